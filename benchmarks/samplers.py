@@ -34,13 +34,13 @@ from benchmarks.tools import (
     show,
     write,
 )
+from maskov.config import Schedule
 from maskov.energies import parse_energy
 from maskov.energies.stages import DelayedAcceptance
 from maskov.errors import InputError
 from maskov.kernels import Metropolis
 from maskov.models import HuggingFaceModel
 from maskov.random import CounterRng, Purpose
-from maskov.schedules import Schedule
 from maskov.types import Tensor
 
 # To add a row of maskov, add keyword arguments of `Metropolis`. `one-test` samples the Markov chain

@@ -1,7 +1,5 @@
 """What all tests share; with `CHECK_TYPES=1`, shapes and types are checked at each call."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

@@ -19,8 +19,6 @@ about it:
 `python tests/doc_examples.py PAGE...` runs pages and writes the outputs of today into them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field

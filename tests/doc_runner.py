@@ -1,7 +1,5 @@
 """Run the examples of a page of the documentation (`doc_examples` reads them)."""
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import io

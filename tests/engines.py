@@ -1,7 +1,5 @@
 """Sample by a chosen engine, which no option chooses."""
 
-from __future__ import annotations
-
 import pytest
 
 import maskov

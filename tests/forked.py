@@ -4,8 +4,6 @@ A forked process can be killed, limited and sent signals like any other, and not
 in memory comes back. What a fresh interpreter adds is tested where that is the point.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

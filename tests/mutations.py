@@ -1,7 +1,5 @@
 """Ways in which a file may be damaged, by chance or by somebody."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Collection, Iterator

@@ -7,8 +7,6 @@ processors, decides near ties, so that its text is not compared.
 them.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys

@@ -3,8 +3,6 @@
 Slow and obvious on purpose: this is what the library's batches, caches and split heads must equal.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

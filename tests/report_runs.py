@@ -1,15 +1,12 @@
 """A run whose every text tries to be more than text."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
 import maskov
-from maskov.config import Inputs
+from maskov.config import Inputs, Schedule
 from maskov.runs import Run
 from maskov.runs.store import Store
-from maskov.schedules import Schedule
 from small import random_table
 
 EVIL = (

@@ -1,7 +1,5 @@
 """Runs that stop where a test wants them to, or to which something happens on the way."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path

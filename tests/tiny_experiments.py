@@ -1,7 +1,5 @@
 """A setting of the experiments that runs in a second."""
 
-from __future__ import annotations
-
 from experiments.lib.settings import Setting, TextSize, TranslationSize
 
 TINY = Setting(

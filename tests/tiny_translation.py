@@ -4,8 +4,6 @@ Every parameter is random, biases and scales of norms included, and large: what 
 depends strongly on the source and on all other places.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,10 +14,9 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from maskov.models.conditional import checkpoint
-from maskov.models.conditional.model import ConditionalModel
-from maskov.models.conditional.network import TranslationNetwork, TranslationShape
-from maskov.translation.autoregressive import AutoregressiveTranslator
+from maskov.models.autoregressive import AutoregressiveTranslator
+from maskov.models.conditional import ConditionalModel
+from maskov.models.network import TranslationNetwork, TranslationShape, save_translation
 
 SPECIAL = ("<pad>", "<s>", "</s>", "<unk>", "<mask>", "<length>")
 WORDS = ("red", "green", "blue", "white")
@@ -81,7 +78,7 @@ def twin(seed: int = 1, dtype: torch.dtype = torch.float32) -> AutoregressiveTra
 
 def save(folder: Path, seed: int = 0, dtype: torch.dtype = torch.float32, **changes: Any) -> Path:
     """Write a model, or with `causal` a twin, as users have it; return the folder."""
-    checkpoint.save(folder, network(seed, **changes), tokenizer(), dtype)
+    save_translation(folder, network(seed, **changes), tokenizer(), dtype)
     return folder
 
 

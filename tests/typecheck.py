@@ -1,7 +1,5 @@
 """Checks arguments and results of the package's functions, as their annotations state them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -23,7 +23,7 @@ from benchmarks.models import load_model
 
 import maskov
 from experiments.lib import style
-from maskov.defaults import BURN_IN
+from maskov.config import BURN_IN
 from maskov.execution.loop import ended, epoch
 from maskov.kernels import Kernel
 from maskov.kernels.registry import DEFAULT_SIZES, named_kernel

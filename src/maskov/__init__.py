@@ -6,9 +6,6 @@ Metropolis-Hastings test accepts or rejects (Goyal, Dyer & Berg-Kirkpatrick, ICL
 
 from __future__ import annotations
 
-from maskov import startup  # noqa: F401 - first: it answers Ctrl-C while the rest is imported
-
-# isort: split
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any

@@ -1,5 +1,34 @@
-"""`python -m maskov` is the command."""
+"""The command `maskov`, or `python -m maskov`: Ctrl-C while it imports is one sentence.
 
-from maskov.cli import main
+Importing takes seconds, most of them PyTorch's, and a traceback out of its files helps nobody.
+"""
 
-main()
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from types import FrameType
+
+
+def _interrupted(number: int, frame: FrameType | None) -> None:
+    # The last line of `maskov.public` has been run when all is imported.
+    if hasattr(sys.modules.get("maskov.public"), "__all__"):
+        signal.default_int_handler(number, frame)
+    # Nothing was begun that would have to be tidied up, and raising here would end up in the
+    # handlers of whatever is being imported.
+    os.write(2, b"maskov: stopped\n")
+    os._exit(128 + number)
+
+
+def main() -> None:
+    """Run the command."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupted)
+    from maskov.cli import main
+
+    main()
+
+
+if __name__ == "__main__":
+    main()

@@ -12,7 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
 
-from maskov.config import DEFAULT_EPOCHS, MOST_UNTIL_CONVERGED, ModelSource
+from maskov.config import (
+    DEFAULT_EPOCHS,
+    MOST_UNTIL_CONVERGED,
+    LinearSchedule,
+    ModelSource,
+    Schedule,
+)
 from maskov.errors import InputError
 from maskov.options import (
     KERNEL,
@@ -54,7 +60,6 @@ from maskov.options import (
     read_texts,
     texts_or_files,
 )
-from maskov.schedules import LinearSchedule, Schedule
 from maskov.shipped import default_model
 
 if TYPE_CHECKING:
@@ -63,14 +68,14 @@ if TYPE_CHECKING:
     from maskov.kernels import Kernel
     from maskov.likelihood import Evidence
     from maskov.models import MaskedModel
-    from maskov.models.conditional.model import ConditionalModel
+    from maskov.models.autoregressive import AutoregressiveTranslator
+    from maskov.models.conditional import ConditionalModel
     from maskov.moves import MaskedConditional
     from maskov.rewriting import Rewriter, Rewriting
+    from maskov.runs.coordinator import Listener
     from maskov.runs.result import Run
-    from maskov.runs.task_runner import Listener
     from maskov.scoring import Score
     from maskov.translation.api import Translation
-    from maskov.translation.autoregressive import AutoregressiveTranslator
     from maskov.translation.methods import TranslationMethod
 
 # The untrained stand-in if no model is shipped.
@@ -251,8 +256,7 @@ def sample(
     `RunError` for folders that cannot be written, and `Interrupted`; all are `MaskovError`.
     """
     given = locals()
-    from maskov.plan import plan
-    from maskov.sampling import execute_shown
+    from maskov.plan import execute_shown, plan
 
     return execute_shown(plan(**given), progress, listener, stop)
 
@@ -381,9 +385,9 @@ def resume(
     It raises what `sample` raises, `Interrupted` once `stop` returns true among it.
     """
     given = locals()
-    from maskov.sampling import execute_shown, finished, plan_of_folder
+    from maskov.plan import execute_shown, plan_of_folder
 
-    return finished(**given) or execute_shown(plan_of_folder(**given), progress, listener, stop)
+    return execute_shown(plan_of_folder(**given), progress, listener, stop)
 
 
 def score(
@@ -600,7 +604,8 @@ def translate(
     moves: Annotated[
         SomeMoves,
         Opt("site, span, insert-delete or resize; several with weights: span(1:3):2,resize:1 "
-            "(default: site)", panel="Advanced: method"),
+            "(default: site; of block-mh and block-gibbs: site(block=4, block_anneal=0.2))",
+            panel="Advanced: method"),
     ] = None,
     delayed: Annotated[
         str | int | Sequence[int] | None,
@@ -616,23 +621,13 @@ def translate(
         float | None, Opt("temperature of the proposal (default: 0.8)", panel="Advanced: method")
     ] = None,
     target_temperature: Annotated[
-        float | None, Opt("initial T in p ∝ exp(-E/T)", panel="Advanced: method")
-    ] = None,
-    anneal: Annotated[
-        float | None, Opt("decrease of T per epoch (default: 0.02)", panel="Advanced: method")
-    ] = None,
-    target_floor: Annotated[
-        float | None, Opt("lowest T (default: 0.01)", panel="Advanced: method")
+        float | LinearSchedule | None,
+        Opt("T in p ∝ exp(-E/T); START:FALL:FLOOR falls from epoch to epoch (default: "
+            "1:0.02:0.01)", panel="Advanced: method", read=parse_temperature),
     ] = None,
     force_accept: Annotated[
         int | None,
         Opt("first epochs that accept everything (default: 8)", panel="Advanced: method"),
-    ] = None,
-    block: Annotated[
-        int | None, Opt("positions masked together (default: 4)", panel="Advanced: method")
-    ] = None,
-    block_anneal: Annotated[
-        float | None, Opt("decrease of the block size (default: 0.2)", panel="Advanced: method")
     ] = None,
     lengths: Annotated[
         str | None,

@@ -11,23 +11,23 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 import typing
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from maskov.errors import InputError, RunError, refuse
-from maskov.schedules import Schedule
 
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
-
-FORMAT = 5
+FORMAT = 6
 # Epochs × chains of one run: its traces are kept in full.
 MOST_TRACED = 10**8
 # The epochs of a run, and the most of one that ends when it has converged, unless given.
 DEFAULT_EPOCHS = 30
 MOST_UNTIL_CONVERGED = 2000
+# Epochs of burn-in, and the groups of positions in which it scores them, unless given: the fewest
+# passes to the energy of long runs (results/mixing).
+BURN_IN, GROUPS = 8, 4
 _MOST = 10**7
 # Draws of each chain at the first check for convergence.
 _FIRST_DRAWS = 20
@@ -66,6 +66,98 @@ def _is_too_large(data: Any) -> bool:
         level = [value for values in inner for value in values if isinstance(value, dict | list)]
         entries += sum(map(len, inner))
     return bool(level) or entries > _MOST_ENTRIES
+
+
+@dataclass(frozen=True)
+class LinearSchedule:
+    """A value that falls by `rate` an epoch until it reaches `floor`."""
+
+    start: float
+    rate: float = 0.0
+    floor: float = 0.0
+
+    def __post_init__(self) -> None:
+        refuse(
+            (
+                not all(map(math.isfinite, (self.start, self.rate, self.floor))),
+                "a schedule needs finite numbers.",
+            ),
+            (self.rate < 0, f"a schedule falls: its rate must be 0 or more, not {self.rate}."),
+            (
+                self.floor > self.start,
+                f"a schedule cannot start at {self.start:g}, below its floor of {self.floor:g}.",
+            ),
+        )
+
+    def at(self, epoch: int) -> float:
+        """Return the value of an epoch, counted from 0."""
+        return max(self.floor, self.start - self.rate * epoch)
+
+    def settled_at(self) -> float:
+        """Return the epoch from which the value no longer moves."""
+        return 0.0 if self.rate == 0 else (self.start - self.floor) / self.rate
+
+    def __str__(self) -> str:
+        if self.rate == 0:
+            return f"{self.start:g}"
+        return f"{self.start:g}-{self.rate:g}/epoch>={self.floor:g}"
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The epochs of a run.
+
+    While the target temperature moves there is no fixed target. Moving block sizes keep the
+    target: they are chosen without looking at the chain. Forced acceptance is initialisation;
+    so is burn-in, whose epochs are run and traced but kept out of samples and averages; they may
+    have their own energy as their target, named as `parse_energy` reads it. Where no
+    temperature or block is given, the kernel's own holds throughout.
+    """
+
+    epochs: int = 20
+    burn_in: int = 0
+    target_temperature: LinearSchedule | None = None
+    block: LinearSchedule | None = None
+    force_accept: int = 0
+    burn_in_energy: str | None = None
+
+    def __post_init__(self) -> None:
+        heat, block = self.target_temperature, self.block
+        refuse(
+            (self.epochs < 1, f"a run has at least one epoch, not {self.epochs}."),
+            (
+                not 0 <= self.burn_in < self.epochs,
+                f"burn-in must leave at least one of the {self.epochs} epochs, not take "
+                f"{self.burn_in}.",
+            ),
+            (
+                self.burn_in_energy is not None and self.burn_in == 0,
+                "--burn-in-energy is the target of burn-in: give --burn-in, too.",
+            ),
+            (
+                not 0 <= self.force_accept <= self.epochs,
+                f"acceptance can be forced for 0 to {self.epochs} epochs, not {self.force_accept}.",
+            ),
+            (
+                heat is not None and not heat.at(self.epochs - 1) > 0,
+                "the target temperature would reach 0 before the last epoch; raise its floor "
+                "or lower its rate (--target-temperature START:FALL:FLOOR).",
+            ),
+            (
+                block is not None and min(block.start, block.floor) < 1,
+                "a block has at least one position.",
+            ),
+        )
+
+    def block_at(self, epoch: int) -> int:
+        """Return the block size of an epoch, a whole number."""
+        return 1 if self.block is None else max(1, round(self.block.at(epoch)))
+
+    def fixed_target(self) -> bool:
+        """Whether all kept epochs have one target and decide acceptance by it."""
+        moving = self.target_temperature
+        settled = moving is None or moving.settled_at() <= self.burn_in
+        return settled and self.force_accept <= self.burn_in
 
 
 @dataclass(frozen=True)
@@ -325,7 +417,8 @@ class Manifest:
     `kernel` is the kernel's short name, `energy` that of its target, `order` and `block` those of
     its site move. `width` and `shortest` are the longest and the shortest that a sequence may be,
     `mean` the mean length at the start, `regions` how many parts of one may change their length.
-    `stopped_at` is the number of epochs after which a run with `until` had converged. `replicas`
+    `stopped_at` is the number of epochs after which a run with `until` had converged,
+    `samples_hash` the hash of the samples of a run that is over. `replicas`
     are those of each chain, and `ladder` their inverse temperatures once these are known. `experts`
     are the parts of the energy other than masked passes, `particles` are those of each population;
     `compares` says that a chain's target
@@ -357,6 +450,7 @@ class Manifest:
     particles: int = 0
     precision_check: PrecisionCheck | None = None
     stopped_at: int | None = None
+    samples_hash: str | None = None
     name: str = ""
     format: int = FORMAT
 
@@ -428,7 +522,7 @@ class Manifest:
 
 
 # What a run adds to its manifest on the way.
-_ADDED = ("precision_check", "stopped_at")
+_ADDED = ("precision_check", "stopped_at", "samples_hash")
 _HASH_LETTERS = 16
 
 
@@ -472,7 +566,7 @@ T = typing.TypeVar("T")
 
 
 @cache
-def _reader(kind: Any) -> TypeAdapter[Any]:
+def _reader(kind: Any) -> Any:
     # Whoever reads no description of a run needs no pydantic.
     from pydantic import TypeAdapter
 
@@ -484,8 +578,9 @@ def from_json(kind: type[T], text: str) -> T:
     from pydantic import ValidationError
 
     try:
-        found: T = _reader(typing.cast(Any, kind)).validate_json(text, strict=True, extra="forbid")
-        return found
+        return typing.cast(
+            T, _reader(typing.cast(Any, kind)).validate_json(text, strict=True, extra="forbid")
+        )
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"])) or "JSON"

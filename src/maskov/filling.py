@@ -28,8 +28,8 @@ import numpy as np
 import torch
 
 from maskov import api
-from maskov.arguments import arguments_of
-from maskov.constraints.words import continues
+from maskov.arguments import arguments_of, constraints_of, energy_of
+from maskov.constraints.base import continues
 from maskov.diagnostics.chains import kept_epochs
 from maskov.diagnostics.populations import population_figures
 from maskov.energies import Energy
@@ -38,13 +38,12 @@ from maskov.energies.networks import Loading
 from maskov.energies.ordered import Ordered
 from maskov.errors import InputError
 from maskov.kernels import Metropolis
-from maskov.models import MaskedModel, choose_device
+from maskov.models import MaskedModel
 from maskov.models.base import Queries
-from maskov.models.conditional.model import ConditionalModel
+from maskov.models.conditional import ConditionalModel
 from maskov.models.scorer import Scorer
 from maskov.moves import MaskedConditional
-from maskov.options import findable, parse_model
-from maskov.plan import constraints_of, energy_of, load_source
+from maskov.options import findable
 from maskov.random import CounterRng, Purpose
 from maskov.runs.inputs import named_texts
 from maskov.runs.preparation import threads
@@ -564,12 +563,8 @@ def fill_as_asked(**given: Any) -> Filling:
     temperature = asked.target_temperature
     if not isinstance(temperature, int | float) or not 0 < temperature < math.inf:
         raise InputError("fills have one --target-temperature above 0.")
-    loaded = asked.model if isinstance(asked.model, MaskedModel) else None
-    if loaded is not None:
-        asked.refuse_both("a model that is loaded", "device", "precision", "trust_remote_code")
-    device = choose_device(asked.device) if loaded is None else loaded.device
-    source = None if loaded else parse_model(asked.model, asked.trust_remote_code)
-    model = loaded or load_source(source, device, asked.precision)
+    given_model = asked.given_model()
+    model, device = given_model.load(asked.precision), given_model.device
     if isinstance(model, ConditionalModel):
         raise InputError(f"'{model.name}' is a translation model: use `maskov translate`.")
     if asked.spans is not None:

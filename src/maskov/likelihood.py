@@ -26,7 +26,7 @@ import numpy as np
 import torch
 
 from maskov import api
-from maskov.arguments import arguments_of
+from maskov.arguments import arguments_of, energy_of
 from maskov.diagnostics.populations import Estimate, PopulationSummary
 from maskov.energies import Autoregressive, Energy
 from maskov.energies.networks import Loading
@@ -35,12 +35,10 @@ from maskov.errors import InputError
 from maskov.execution.loop import whole_epoch
 from maskov.kernels import Metropolis
 from maskov.kernels.population import Population
-from maskov.models import choose_device
 from maskov.models.base import MaskedModel
 from maskov.models.scorer import Scorer
 from maskov.moves import Move, Site
-from maskov.options import findable, parse_model
-from maskov.plan import energy_of, load_source
+from maskov.options import findable
 from maskov.random import CounterRng
 from maskov.runs.preparation import threads
 from maskov.tuning.path import PILOTS, find_path
@@ -151,7 +149,8 @@ class EvidencePlan:
     start: Ordered
     particles: int = 64
     populations: int = 4
-    moves: int = 6
+    moves: int = 1
+    longer: int = 5
     passes: int | None = None
     seed: int = 0
 
@@ -177,14 +176,11 @@ def evidence_as_asked(**given: Any) -> Evidence:
     plan = EvidencePlan(
         Site(), Ordered(), asked.particles, asked.populations, passes=asked.passes, seed=asked.seed
     )
-    loaded = asked.model if isinstance(asked.model, MaskedModel) else None
-    if loaded is not None:
-        asked.refuse_both("a model that is loaded", "device", "precision", "trust_remote_code")
-    device = choose_device(asked.device) if loaded is None else loaded.device
+    given_model = asked.given_model()
+    device = given_model.device
     loading = Loading(device, asked.trust_remote_code, find=findable, budget=asked.token_budget)
     targets = [(energy_of(name, loading), float(heat)) for name in names for heat in heats]
-    source = None if loaded else parse_model(asked.model, asked.trust_remote_code)
-    model = loaded or load_source(source, device, asked.precision)
+    model = given_model.load(asked.precision)
     check_lengths(model, lengths)
     with threads(1, model), torch.inference_mode():
         found = measure(
@@ -283,15 +279,16 @@ def _at_length(
 ) -> tuple[LengthEvidence, Float[Tensor, " texts"]]:
     """Return the evidence of a target at one length, and E/T of each text."""
     kernel = Population(
-        Metropolis(energy, plan.move, temperature), plan.start, plan.particles, moves=plan.moves
-    )
+        Metropolis(energy, plan.move, temperature), plan.start, plan.particles, moves=plan.moves,
+        longer=plan.longer,
+    )  # fmt: skip
     known = _known(kernel, [tokens for _, tokens in lines], length, scorer)
     values = kernel.bridge(1.0).total(known) if lines else torch.zeros(0, dtype=torch.float64)
     if exact:
         one = LengthEvidence(length, len(lines), 0.0, 0.0, float(values.sum()), 0.0, True, ())
         return one, values
     count = plan.particles * plan.populations
-    pilots = replace(kernel, particles=PILOTS)
+    pilots = replace(kernel.even, particles=PILOTS)
     rng = CounterRng(plan.seed)
     pilot = find_path(pilots, _blank(scorer.model, length, PILOTS, _PILOT_CHAINS), scorer, rng)
     path = pilot.path if plan.passes is None else pilot.paid(plan.passes)

@@ -7,18 +7,21 @@ here, once. This module imports nothing heavy, since the help of commands is mad
 
 from __future__ import annotations
 
+import builtins
+import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, Union, get_type_hints
 
-from maskov.config import ModelSource
+from maskov.config import LinearSchedule, ModelSource
 from maskov.errors import InputError
 from maskov.parts import parse_call
-from maskov.schedules import LinearSchedule
 from maskov.shipped import is_name
 
 if TYPE_CHECKING:  # also for names that only quoted types have
@@ -26,7 +29,7 @@ if TYPE_CHECKING:  # also for names that only quoted types have
     from maskov.fasta import Record
     from maskov.kernels.registry import Moves
     from maskov.models import MaskedModel
-    from maskov.moves import MaskedConditional, Move
+    from maskov.moves import MaskedConditional
     from maskov.texts import Mask
     from maskov.workers import Workers
 
@@ -58,73 +61,60 @@ class Opt:
 class _Names(dict[str, Any]):
     """Names that annotations use; what is not among them may be anything."""
 
-    def __init__(self, own: Mapping[str, Any], known: Mapping[str, Any]) -> None:
-        super().__init__(known)
-        self._own = own
-
     def __missing__(self, name: str) -> Any:
-        builtins = self._own["__builtins__"]
-        return self._own.get(name, builtins.get(name, Any))
+        return Any
 
 
 def hints_of(
-    function: Callable[..., Any], known: Mapping[str, Any] | None = None
+    function: Callable[..., Any], known: Mapping[str, Any] = MappingProxyType({})
 ) -> dict[str, Any]:
     """Return the types of a function's keywords; a type that is not `known` is Any.
 
     Help knows none of the classes that need torch, so that it need not import it.
     """
-    names = _Names(function.__globals__, known or {})
-    return get_type_hints(function, function.__globals__, names, include_extras=True)
+    names = _Names(vars(builtins) | function.__globals__ | dict(known))
+    return get_type_hints(function, {}, names, include_extras=True)
+
+
+def _numbers(text: str, sign: str, kind: type, wanted: str, most: int = 1000) -> tuple[Any, ...]:
+    """Read numbers with a sign between them, or say what is wanted."""
+    found: tuple[Any, ...] = ()
+    with suppress(ValueError):
+        found = tuple(map(kind, text.split(sign)))
+    if not 1 <= len(found) <= most:
+        raise InputError(f"'{text}' is not {wanted}.")
+    return found
+
+
+parse_numbers = partial(
+    _numbers, sign=",", kind=float, wanted="a list of numbers: write 1, or 1,1.5,2"
+)
+parse_lengths = partial(
+    _numbers, sign=",", kind=int, wanted="a list of lengths: write 20, or 10,20"
+)
 
 
 def parse_range(text: str) -> int | tuple[int, int]:
     """Read `20` or `15:45`."""
-    first, colon, last = text.partition(":")
-    try:
-        return (int(first), int(last)) if colon else int(first)
-    except ValueError:
-        raise InputError(f"'{text}' is not a number or a range: write 20 or 15:45.") from None
-
-
-def parse_numbers(text: str) -> tuple[float, ...]:
-    """Read one number or several: `1` or `1,1.5,2`."""
-    try:
-        return tuple(map(float, text.split(",")))
-    except ValueError:
-        raise InputError(f"'{text}' is not a list of numbers: write 1, or 1,1.5,2.") from None
-
-
-def parse_lengths(text: str) -> tuple[int, ...]:
-    """Read one length or several: `20` or `10,20`."""
-    try:
-        return tuple(map(int, text.split(",")))
-    except ValueError:
-        raise InputError(f"'{text}' is not a list of lengths: write 20, or 10,20.") from None
+    first, *last = _numbers(text, ":", int, "a number or a range: write 20 or 15:45", 2)
+    return (first, *last) if last else first
 
 
 def parse_temperature(text: str) -> float | LinearSchedule:
     """Read a number, or one that falls: `START:FALL` or `START:FALL:FLOOR`."""
-    try:
-        start, *falling = map(float, text.split(":"))
-        if len(falling) > 2:
-            raise ValueError(text)
-    except ValueError:
-        raise InputError(
-            f"--target-temperature '{text}' is not a number or START:FALL:FLOOR: write 0.8, or "
-            "1.5:0.3:0.5 for one that falls by 0.3 an epoch until it is 0.5."
-        ) from None
+    wanted = (
+        "a target temperature: write 0.8, or START:FALL:FLOOR such as 1.5:0.3:0.5 for one that "
+        "falls by 0.3 an epoch until it is 0.5"
+    )
+    start, *falling = _numbers(text, ":", float, wanted, 3)
     return LinearSchedule(start, *(*falling, 0.01)[:2]) if falling else start
 
 
 def parse_replicas(text: str) -> int | tuple[float, ...]:
     """Read a number of replicas, or their inverse temperatures."""
-    try:
-        return tuple(map(float, text.split(","))) if "," in text else int(text)
-    except ValueError:
-        raise InputError(
-            f"--replicas '{text}' is not a number or a ladder: write 4, or 1,0.87,0.75."
-        ) from None
+    wanted = "a number of --replicas or a ladder: write 4, or 1,0.87,0.75"
+    found = _numbers(text, ",", float if "," in text else int, wanted)
+    return found if "," in text else found[0]
 
 
 def parse_proposal(text: str) -> MaskedConditional:
@@ -177,14 +167,14 @@ def parse_model(given: str | Path, trust_remote_code: bool = False) -> ModelSour
     if given.endswith(")") and "(" in given and not Path(given).exists():
         name, _, rest = given.partition("(")
         _, positional, arguments = parse_call(f"model({rest}")
-        known = {"tokenizer": str, "prefix": str, "extra_letters": str, "remove_smoothing": float}
-        for key, value in arguments.items():
-            kind = known.get(key, bool)
-            if kind is bool or not isinstance(value, (int, float) if kind is float else kind):
-                positional.append(key)
-        if positional:
+        known: dict[str, Any] = dict.fromkeys(("tokenizer", "prefix", "extra_letters"), str)
+        known |= {"remove_smoothing": int | float}
+        wrong = [
+            key for key, value in arguments.items() if not isinstance(value, known.get(key, ()))
+        ]
+        if wrong := [*positional, *wrong]:
             raise InputError(
-                f"the model '{given}' has the argument '{positional[0]}': write tokenizer, prefix "
+                f"the model '{given}' has the argument '{wrong[0]}': write tokenizer, prefix "
                 "or extra_letters with a text, or remove_smoothing with a number."
             )
         if arguments.get("tokenizer"):
@@ -210,13 +200,12 @@ def read_lines(source: str, empty: bool = False) -> list[str]:
     """
     try:
         data = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
-    except (OSError, ValueError) as error:  # ValueError: a null character in the path
-        raise InputError(f"cannot read '{source}': {reason_of(error)}.") from error
-    try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
+        line = error.object[: error.start].count(b"\n") + 1
         raise InputError(f"'{source}' is not UTF-8 text (line {line}).") from error
+    except (OSError, ValueError) as error:  # ValueError: a null character in the path
+        raise InputError(f"cannot read '{source}': {reason_of(error)}.") from error
     lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
     if lines == [""] and not (empty and text):
         raise InputError(f"'{source}' is empty; give one text per line.")
@@ -228,9 +217,8 @@ def reason_of(error: Exception) -> str:
     return (getattr(error, "strerror", None) or str(error)).lower()
 
 
-def read_empty_lines(source: str) -> list[str]:
-    """Read texts, one per line, of which all may be empty."""
-    return read_lines(source, empty=True)
+# Texts, one per line, of which all may be empty.
+read_empty_lines = partial(read_lines, empty=True)
 
 
 def read_texts(source: str, empty: bool = False) -> list[str] | list[Record]:
@@ -243,11 +231,7 @@ def read_texts(source: str, empty: bool = False) -> list[str] | list[Record]:
 
 def read_frozen(rule: str) -> str | list[str]:
     """Return a rule of frozen tokens, or the masks of a file of this name."""
-    try:
-        named = Path(rule).is_file()
-    except OSError:  # too long for a name
-        named = False
-    return read_lines(rule) if named else rule
+    return read_lines(rule) if os.path.isfile(rule) else rule
 
 
 def read_templates(template: str) -> list[str] | list[Record]:
@@ -276,17 +260,14 @@ def texts_or_files(sources: Sequence[str], empty: bool = False) -> list[str] | l
     return found
 
 
-def lines_or_files(sources: Sequence[str]) -> list[str] | list[Record]:
-    """Return texts given on the command line or in files; all may be empty."""
-    return texts_or_files(sources, empty=True)
+# Texts given on the command line or in files; all may be empty.
+lines_or_files = partial(texts_or_files, empty=True)
 
 
 def names_a_file(source: str) -> bool:
     """Whether a word is a file, or looks like one that is not there."""
-    with suppress(OSError, ValueError):  # too long for a name, or a null character
-        if source == "-" or Path(source).exists():
-            return True
-    return _LIKE_A_FILE.fullmatch(source) is not None
+    exists = source == "-" or os.path.exists(source)
+    return exists or _LIKE_A_FILE.fullmatch(source) is not None
 
 
 # What several functions take. Kinds in quotes need torch, so that help does not know them.
@@ -323,7 +304,7 @@ Freeze = Annotated[
         "expression 're:PATTERN', or a file with a line of characters for each text, '.' for a "
         "free token", panel=CONSTRAINTS, read=read_frozen),
 ]  # fmt: skip
-SomeMoves: TypeAlias = Union["Moves", "Move", None]
+SomeMoves: TypeAlias = Union["Moves", None]
 
 Seed = Annotated[int, Opt("seed of all random numbers", "-s", RUN)]
 TokenBudget = Annotated[

@@ -16,7 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from maskov import api
-from maskov.arguments import Arguments, arguments_of
+from maskov.arguments import (
+    Arguments,
+    arguments_of,
+    constraints_of,
+    energy_of,
+    refuse_unused,
+    workers_of,
+)
+from maskov.config import LinearSchedule, Schedule
 from maskov.energies import Autoregressive, Energy, as_energy
 from maskov.energies.counting import Avoids, Contains, Distance, Edit, Repeats, words_changed
 from maskov.energies.networks import Loading
@@ -26,25 +34,15 @@ from maskov.evaluation.translation import most_alike
 from maskov.fasta import Record, letter, mutations
 from maskov.kernels import Kernel
 from maskov.kernels.registry import move_names, named_kernel, parse_moves
-from maskov.models import MaskedModel, choose_device
+from maskov.models import MaskedModel
 from maskov.moves import INSERT_DELETE, MaskedConditional, Move, Resize, Site, Span
-from maskov.options import TextFunction, findable, parse_model
-from maskov.plan import (
-    Plan,
-    constraints_of,
-    energy_of,
-    load_source,
-    plan,
-    refuse_unused,
-    workers_of,
-)
+from maskov.options import TextFunction, findable
+from maskov.plan import Plan, execute, plan, plan_to_continue
+from maskov.runs.coordinator import Listener
 from maskov.runs.inputs import named_texts
 from maskov.runs.manifest import resizes
 from maskov.runs.result import Run
 from maskov.runs.store import Store
-from maskov.runs.task_runner import Listener
-from maskov.sampling import execute, finished, plan_to_continue
-from maskov.schedules import LinearSchedule, Schedule
 from maskov.shipped import default_judge
 from maskov.texts import read_text
 
@@ -240,8 +238,7 @@ class Task:
             if line not in full
         ]
         if self.plan is not None:
-            done = finished(run=self.plan.out) if self.plan.resumes else None
-            run = done or execute(self.plan, listener, stop)
+            run = execute(self.plan, listener, stop)
             given = [self.texts[line] for line in self.lines]
             picked = self.rewriter.picked(self.model, run, given, self.every_chain)
             found += [replace(one, line=self.lines[one.line]) for one in picked]
@@ -265,17 +262,15 @@ class Task:
 def plan_rewriting(**given: Any) -> Task:
     """Return what to rewrite, and how, from the arguments of `maskov.rewrite`; or refuse them."""
     asked = arguments_of(api.rewrite, given, Rewriter)
-    loaded = asked.model if isinstance(asked.model, MaskedModel) else None
-    if loaded is not None:
-        asked.refuse_both("a model that is loaded", "device", "precision", "trust_remote_code")
-    source = None if loaded is not None else parse_model(asked.model, asked.trust_remote_code)
-    device = choose_device(asked.device) if loaded is None else loaded.device
+    given_model = asked.given_model()
     rewriter = asked.toward
     if isinstance(rewriter, Rewriter):
         asked.refuse_both("a Rewriter", *_OF_REWRITERS)
     else:
-        rewriter = _rewriter(asked, Loading(device, asked.trust_remote_code, find=findable))
-    model = loaded or load_source(source, device, asked.precision)
+        rewriter = _rewriter(
+            asked, Loading(given_model.device, asked.trust_remote_code, find=findable)
+        )
+    model = given_model.load(asked.precision)
     texts, freeze = asked.texts, asked.freeze
     spelled, names = named_texts(model, texts)
     lines = [line for line, text in enumerate(spelled) if text.strip()]
@@ -290,7 +285,7 @@ def plan_rewriting(**given: Any) -> Task:
     planned = None
     if lines:
         planned = rewriter.plan(
-            model, [texts[line] for line in lines], freeze=freeze, source=source,
+            model, [texts[line] for line in lines], freeze=freeze, source=given_model.source,
             workers=workers_of(asked), **options,
         )  # fmt: skip
     return Task(rewriter, model, texts, asked.every_chain, lines, planned)
@@ -304,7 +299,6 @@ def _rewriter(asked: Arguments, loading: Loading) -> Rewriter:
     moves, records = asked.moves, any(isinstance(text, Record) for text in asked.texts)
     if moves is None:
         moves = _MOVES_OF_RECORDS if records else _MOVES
-    moves = (moves,) if isinstance(moves, Move) else moves
     constraints = constraints_of(asked, bool(move_names(moves) & {"insert-delete", "resize"}))
     proposal = MaskedConditional(asked.temperature, constraints=constraints)
     parsed, weights, _ = parse_moves(moves, proposal)

@@ -11,20 +11,17 @@ from typing import Any
 import torch
 
 from maskov import api
-from maskov.arguments import arguments_of
-from maskov.config import ModelSource
+from maskov.arguments import arguments_of, energy_of
 from maskov.energies import Autoregressive, Energy, Norm, Raw
 from maskov.energies.base import distinct_names, evaluated
 from maskov.energies.networks import Loading
 from maskov.energies.ordered import Ordered
 from maskov.errors import InputError
 from maskov.fasta import Record, causal_spellings, spelled
-from maskov.models import MaskedModel, choose_device
-from maskov.models.conditional.model import ConditionalModel
+from maskov.models import MaskedModel
+from maskov.models.conditional import ConditionalModel
 from maskov.models.scorer import Scorer
 from maskov.models.tokens import spelling, words_of
-from maskov.options import parse_model
-from maskov.plan import energy_of, load_source
 from maskov.shipped import default_judge, default_model
 from maskov.texts import read_text
 from maskov.types import Float, Sequences, Tensor
@@ -98,19 +95,14 @@ def score_as_asked(**given: Any) -> tuple[list[Score], MaskedModel | None]:
     budget, energy = asked.token_budget, asked.energy
     if budget is not None and budget < 1:
         raise InputError(f"--token-budget must be at least 1, not {budget}.")
-    loaded = asked.model if isinstance(asked.model, MaskedModel) else None
-    if loaded is not None:
-        asked.refuse_both("a model that is loaded", "device", "trust_remote_code")
-        source = ModelSource(loaded.name)
-    else:
-        source = parse_model(asked.model, asked.trust_remote_code)
-    device = choose_device(asked.device) if loaded is None else loaded.device
+    given_model = asked.given_model()
+    source, device = given_model.source, given_model.device
     if energy == "autoregressive":
         for name in ("prefix", "remove_smoothing", "extra_letters"):
-            if getattr(source, name):
+            if getattr(source, name, None):
                 raise InputError(f"the energy 'autoregressive' has no '{name}': drop it.")
-        named = loaded is None and source.name != default_model()
-        energy = source.name if named else default_judge()
+        named = None if source is None or source.name == default_model() else source.name
+        energy = named or default_judge()
         if energy is None:
             raise InputError("name a causal LM: --energy 'autoregressive(MODEL)'.")
         causal = Autoregressive(
@@ -120,7 +112,7 @@ def score_as_asked(**given: Any) -> tuple[list[Score], MaskedModel | None]:
     energy = energy_of(energy, Loading(device, asked.trust_remote_code, budget=budget))
     if isinstance(asked.energy, str) and isinstance(energy, Autoregressive):
         return score_autoregressive(energy, asked.texts), None
-    model = loaded or load_source(source, device, "float32")
+    model = given_model.load()
     return score_texts(model, asked.texts, energy, budget), model
 
 

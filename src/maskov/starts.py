@@ -15,12 +15,12 @@ from typing import Any
 import torch
 
 from maskov.constraints import Constraint, ContainsWords, PartlyFilled, check_words_agree
-from maskov.constraints.words import continues, spellings
-from maskov.errors import InputError
+from maskov.constraints.base import continues, spellings
+from maskov.errors import InputError, refuse
 from maskov.execution.loop import whole_epoch
 from maskov.kernels import Gibbs, mask_predict
 from maskov.models.base import MaskedModel
-from maskov.models.conditional.model import ConditionalModel
+from maskov.models.conditional import ConditionalModel
 from maskov.models.scorer import Scorer
 from maskov.moves import MaskedConditional, Site, Sweep
 from maskov.random import CounterRng, Purpose, Rng
@@ -123,16 +123,18 @@ class Layout:
         layout = smallest.chosen([index // chains for index in range(len(read) * chains)])
         if not layout.resizable:
             return layout
-        sizes = []
-        for number, line in enumerate(layout.template):
-            bounds = read[line].bounds
-            drawn = _uniform(seed, [number] * len(bounds), list(bounds))
-            sizes.append(
-                [
-                    a + int(share * (b - a + 1))
-                    for share, (a, b) in zip(drawn, bounds.values(), strict=True)
-                ]
-            )
+        blanks = [(chain, read[line].bounds) for chain, line in enumerate(layout.template)]
+        sizes = [
+            [
+                a + int(share * (b - a + 1))
+                for share, (a, b) in zip(
+                    _uniform(seed, [chain] * len(bounds), list(bounds)),
+                    bounds.values(),
+                    strict=True,
+                )
+            ]
+            for chain, bounds in blanks
+        ]
         return layout._sized(model, sizes)
 
     @classmethod
@@ -145,19 +147,25 @@ class Layout:
     ) -> Layout:
         """Lay out `chains` chains that start at each text; all but its `frozen` tokens are free."""
         ids = [read_text(model, text, f"text {line}") for line, text in enumerate(texts, 1)]
-        if not ids:
-            raise InputError("there is no text to start from.")
-        free = [[True] * len(sequence) for sequence in ids]
-        for line, places in enumerate(frozen or ()):
-            for place in places:
-                if place >= len(ids[line]):
-                    raise InputError(
-                        f"text {line + 1} has {len(ids[line])} tokens: there is no position "
-                        f"{place + 1} in it to freeze."
-                    )
-                free[line][place] = False
-            if not any(free[line]):
-                raise InputError(f"every token of text {line + 1} is frozen: leave one free.")
+        held = [set(places) for places in frozen or [()] * len(ids)]
+        sizes = enumerate(zip(map(len, ids), held, strict=True), 1)
+        refuse(
+            (not ids, "there is no text to start from."),
+            *(
+                (
+                    max(places, default=0) >= size or len(places) == size,
+                    f"every token of text {line} is frozen: leave one free."
+                    if len(places) == size
+                    else f"text {line} has {size} tokens: there is no position "
+                    f"{max(places, default=0) + 1} in it to freeze.",
+                )
+                for line, (size, places) in sizes
+            ),
+        )
+        free = [
+            [place not in places for place in range(len(own))]
+            for own, places in zip(ids, held, strict=True)
+        ]
         layout = cls.of_tokens(ids, free, list(range(len(ids))), ids)
         return layout.chosen([index // chains for index in range(len(ids) * chains)])
 
@@ -423,8 +431,6 @@ def fill(
     chains: Chains, start: str, conditional: MaskedConditional, scorer: Scorer, rng: Rng
 ) -> Chains:
     """Fill every blank: by a random sweep (`masked`), one greedy pass, or mask-predict."""
-    if start not in STARTS:
-        raise InputError(f"unknown start '{start}'; use one of {', '.join(STARTS)}.")
     bounds = chains.bounds
     # Lengths stay while every blank is visited once.
     chains = replace(chains, bounds=bounds[:, :0])
@@ -457,11 +463,7 @@ def _refilled(kernel: Gibbs, blank: Chains, filled: Chains, scorer: Scorer, rng:
             return filled
         again = replace(filled.rows(rows), tokens=blank.tokens[rows])
         again = whole_epoch(kernel, again, scorer, rng)
-        moved = again.tensors()
-        changed: dict[str, Any] = {
-            name: value.index_copy(0, rows, moved[name]) for name, value in filled.tensors().items()
-        }
-        filled = replace(filled, **changed)
+        filled = filled.put(rows, again)
     constraints = ", ".join(map(str, kernel.conditional.constraints))
     raise InputError(
         f"no sequence that meets {constraints} was found in {_ATTEMPTS} attempts to fill a chain "

@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from maskov.constraints.words import check_words
+from maskov.constraints.kinds import check_words
 from maskov.energies.counting import compiled, whole_word
-from maskov.errors import InputError
+from maskov.errors import InputError, refuse
 from maskov.fasta import BLANK, has_letters
 from maskov.models.base import MaskedModel
 
@@ -50,20 +50,29 @@ def read_text(
     model: MaskedModel, text: str, what: str, blanks: bool = False, unknown: bool = False
 ) -> list[int]:
     """Tokenise a line and refuse what no chain may hold; `what` names it in the complaint."""
-    if not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
-        raise InputError(f"{what} is not UTF-8 text.")
-    if BLANK in text and not blanks and has_letters(model):
-        raise InputError(f"{what} has a blank '{BLANK}'; fill it in, or use `maskov infill`.")
+    refuse(
+        (
+            not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text),
+            f"{what} is not UTF-8 text.",
+        ),
+        (
+            BLANK in text and not blanks and has_letters(model),
+            f"{what} has a blank '{BLANK}'; fill it in, or use `maskov infill`.",
+        ),
+    )
     ids = model.encode(text)
-    if not ids:
-        raise InputError(f"{what} is empty; give at least one word.")
-    if not model.min_length <= len(ids) <= model.max_length:
-        raise InputError(
+    refuse(
+        (not ids, f"{what} is empty; give at least one word."),
+        (
+            not model.min_length <= len(ids) <= model.max_length,
             f"{what} has {len(ids)} tokens; '{model.name}' takes {between(model)}. Shorten it or "
-            "use another model."
-        )
-    if model.mask_id in ids and not blanks:
-        raise InputError(f"{what} holds a mask; fill it in, or use `maskov infill`.")
+            "use another model.",
+        ),
+        (
+            model.mask_id in ids and not blanks,
+            f"{what} holds a mask; fill it in, or use `maskov infill`.",
+        ),
+    )
     control = model.control_ids() - {model.mask_id}
     for token in ids:
         bad = token in control if unknown else token != model.mask_id and not model.may_stand(token)
@@ -80,16 +89,12 @@ def find_blanks(template: str) -> list[tuple[int, int]]:
     """Return the fewest and the most tokens of each blank: [MASK], [MASK*] or [MASK{2,5}]."""
     found = []
     for match in _BLANK.finditer(template):
-        bounds = ONE
-        if match[2]:
-            bounds = _ANY_LENGTH
-        elif match[3]:
-            bounds = (int(match[3]), int(match[4]))
-        if not 1 <= bounds[0] <= bounds[1]:
+        few, most = (int(match[3]), int(match[4])) if match[3] else _ANY_LENGTH if match[2] else ONE
+        if not 1 <= few <= most:
             raise InputError(
                 f"the blank '{match[0]}' has no length: write [MASK{{2,5}}] for two to five tokens."
             )
-        found.append(bounds)
+        found.append((few, most))
     return found
 
 
@@ -148,21 +153,23 @@ def read_template(model: MaskedModel, template: str, line: int) -> Template:
     sizes = iter([fewest for fewest, _ in blanks])
     text = _BLANK.sub(lambda match: " ".join([match[1] + match[5]] * next(sizes)), template)
     ids = read_text(model, text, f"template {line}", blanks=True)
-    if model.mask_id not in ids:
-        raise InputError(f"template {line} has no blank; write [MASK] where one may stand.")
     bounds = {place: blank for place, blank in enumerate(blanks) if blank != ONE}
-    if not bounds:
-        return Template(ids, [-1] * len(ids), bounds)
     number = {place: region for region, place in enumerate(bounds)}
     held = [
         number.get(place, -1) for place, (fewest, _) in enumerate(blanks) for _ in range(fewest)
     ]
-    if ids.count(model.mask_id) != len(held):
-        raise InputError(
+    refuse(
+        (
+            model.mask_id not in ids,
+            f"template {line} has no blank; write [MASK] where one may stand.",
+        ),
+        (
+            bounds and ids.count(model.mask_id) != len(held),
             f"template {line} spells its blanks in several ways: write [MASK] for each token, and "
-            "[MASK{2,5}] for a blank of unknown length."
-        )
-    rest = iter(held)
+            "[MASK{2,5}] for a blank of unknown length.",
+        ),
+    )
+    rest = iter(held if bounds else [-1] * len(ids))
     return Template(ids, [next(rest) if token == model.mask_id else -1 for token in ids], bounds)
 
 
@@ -198,9 +205,6 @@ def frozen_positions(
         places |= {place for place, one in enumerate(tokens) if one in model.only_given}
     if frozen is None and not any(found):
         return None
-    for line, (places, size) in enumerate(zip(found, sizes, strict=True), 1):
-        if len(places) == size:
-            raise InputError(f"every token of text {line} is frozen: leave one free.")
     return tuple(tuple(sorted(places)) for places in found)
 
 
@@ -235,20 +239,24 @@ def template_masks(
 
 
 def _by_masks(masks: Sequence[Mask], sizes: Sequence[int]) -> list[set[int]]:
-    if len(masks) != len(sizes):
-        raise InputError(
-            f"there are {len(masks)} lines of frozen tokens for {len(sizes)} texts: give one each."
-        )
-    found = []
-    for line, (mask, size) in enumerate(zip(masks, sizes, strict=True), 1):
-        if len(mask) != size:
-            raise InputError(
+    refuse(
+        (
+            len(masks) != len(sizes),
+            f"there are {len(masks)} lines of frozen tokens for {len(sizes)} texts: give one each.",
+        ),
+        *(
+            (
+                len(mask) != size,
                 f"text {line} has {size} tokens, its line of frozen ones {len(mask)} characters: "
-                "give one for each token, '.' where it is free."
+                "give one for each token, '.' where it is free.",
             )
-        signs = [sign != _FREE for sign in mask] if isinstance(mask, str) else mask
-        found.append({place for place, held in enumerate(signs) if held})
-    return found
+            for line, (mask, size) in enumerate(zip(masks, sizes, strict=False), 1)
+        ),
+    )
+    # In a text `.` is free; any other sign is frozen, and so is True.
+    return [
+        {place for place, sign in enumerate(mask) if sign not in (_FREE, False)} for mask in masks
+    ]
 
 
 def _by_ranges(rule: str, size: int, line: int) -> set[int]:
@@ -257,12 +265,13 @@ def _by_ranges(rule: str, size: int, line: int) -> set[int]:
         match = _RANGE.fullmatch(part)
         assert match is not None
         first, last = int(match[1]), int(match[2] or match[1])
-        if not 1 <= first <= last:
-            raise InputError(
-                f"'{part.strip()}' is not a range of positions: write 1-25, counted from 1."
-            )
-        if last > size:
-            raise InputError(f"text {line} has {size} tokens: there is no position {last} in it.")
+        refuse(
+            (
+                not 1 <= first <= last,
+                f"'{part.strip()}' is not a range of positions: write 1-25, counted from 1.",
+            ),
+            (last > size, f"text {line} has {size} tokens: there is no position {last} in it."),
+        )
         found |= set(range(first - 1, last))
     return found
 

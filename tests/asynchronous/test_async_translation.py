@@ -1,7 +1,5 @@
 """Chains that translate decide alike in flight and in lock-step, whoever is beside them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

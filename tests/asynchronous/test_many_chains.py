@@ -1,7 +1,5 @@
 """A hundred thousand chains on one machine: all but a portion of them rest outside the device."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

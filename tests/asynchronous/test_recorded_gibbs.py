@@ -1,7 +1,5 @@
 """Recorded steps of degenerate Gibbs do what lock-step does; here without recording."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -3,8 +3,6 @@
 That every engine makes the decisions of the reference is tested in `guard/test_engines.py`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

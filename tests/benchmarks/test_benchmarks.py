@@ -1,7 +1,5 @@
 """`python -m benchmarks`: every command, whole, at a tiny size."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

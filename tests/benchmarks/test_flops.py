@@ -1,7 +1,5 @@
 """The count of matrix products against torch's own counter."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from benchmarks.flops import flops_per_pass, sampling_flops

@@ -1,7 +1,5 @@
 """Rows of `python -m benchmarks samplers`: what is timed, and what is counted in that time."""
 
-from __future__ import annotations
-
 import itertools
 from argparse import Namespace
 from types import SimpleNamespace

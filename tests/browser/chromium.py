@@ -1,7 +1,5 @@
 """The system's own Chromium, which keeps to itself: it is given nothing to look up or update."""
 
-from __future__ import annotations
-
 import shutil
 
 ARGUMENTS = [

@@ -1,7 +1,5 @@
 """A browser for all tests here, and pages that must not complain or call anybody else."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

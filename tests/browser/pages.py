@@ -1,7 +1,5 @@
 """What is asked of more than one page: views, numbers as shown, and checks that hold everywhere."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 PICTURES = Path(__file__).resolve().parents[2] / "docs" / "pictures"

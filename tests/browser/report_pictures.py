@@ -4,8 +4,6 @@ maskov report runs/raw runs/norm runs/gibbs --terms --out report.html
 python tests/browser/report_pictures.py report.html        # writes docs/pictures/report*.png
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The report in Chromium, from a file: charts, samples, themes, keys, no calls to anywhere."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -19,7 +17,7 @@ from playwright.sync_api import expect
 
 import maskov
 from maskov import Record
-from maskov.schedules import LinearSchedule, Schedule
+from maskov.config import LinearSchedule, Schedule
 from maskov.ui.report import build, to_html
 from report_runs import EVIL, evil_run, small_run
 from tiny_proteins import spaced_model
@@ -41,10 +39,17 @@ def files(tmp_path_factory):
         "many": build([small_run(4, 30, thin=3), small_run(4, 30, seed=1), evil_run()]),
         "least": build([small_run(1, 1)], samples=0),
         "proteins": build([protein_run(tmp_path_factory.mktemp("proteins"))]),
+        "populations": build([population_run()]),
     }
     for name, report in pages.items():
         (folder / f"{name}.html").write_text(to_html(report), encoding="utf-8")
     return folder
+
+
+def population_run():
+    """Return two small populations."""
+    settings = {"energy": "0.5*ordered+0.5*norm", "particles": 6, "populations": 2, "length": 4}
+    return maskov.sample(model="untrained", **settings)
 
 
 def protein_run(folder):
@@ -316,6 +321,18 @@ def test_parents_have_logos_charts_and_mutations(visit, view):
     assert_nothing_is_cut_off(page)
 
 
+def test_particles_and_points_of_a_path_are_not_called_chains_and_epochs(visit):
+    page = visit("populations")
+    titles = page.locator("figcaption").all_text_contents()
+    assert titles[0] == "E_raw by point of the path"
+    assert "E_norm at the end of the path" in titles
+    expect(page.locator(f"{FIRST} >> .legend button >> nth=0")).to_have_text("12 particles")
+    heads = page.locator("table.samples th").all_text_contents()
+    assert {"particle", "point of the path"} <= set(heads)
+    for words in (*titles, *page.locator(".chart").all_text_contents(), *heads):
+        assert not re.search("chain|epoch|burn-in", words)
+
+
 def test_similar_samples_are_one_row_that_opens(visit):
     page = visit("many")
     page.locator(".controls label", has_text="all runs").locator("select").select_option(
@@ -336,15 +353,3 @@ def test_similar_samples_are_one_row_that_opens(visit):
         expect(button).to_have_attribute("aria-expanded", "true")
         expect(button).to_be_focused()
     expect(rows).to_have_count(every)
-
-
-@pytest.mark.parametrize("view", [DESKTOP, PHONE], ids=["desktop", "phone"])
-def test_five_samples_and_the_headline_come_first(visit, view):
-    page = visit("proteins", **view)
-    expect(page.locator(".first-samples li")).to_have_count(5)
-    assert page.evaluate("window.hacked") is None
-    expect(page.locator(".verdict strong").first).to_contain_text("The rule is exact")
-    top, charts = (page.locator(which).first.bounding_box()["y"] for which in (
-        ".first-samples", ".charts",
-    ))  # fmt: skip
-    assert top < charts

@@ -4,8 +4,6 @@ maskov sample --chains 6 --epochs 30 --length 14 --seed 3 --thin 3 --out runs/mh
 python tests/browser/views_pictures.py runs        # writes docs/pictures/serve*.png
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from pathlib import Path

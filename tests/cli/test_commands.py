@@ -1,7 +1,5 @@
 """The commands as a user calls them: what they print, where, and with which exit code."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter
@@ -123,7 +121,7 @@ def test_samples_keep_what_is_frozen(rule, held, rows, printed, tmp_path):
 def _short_tuning(monkeypatch):
     monkeypatch.setattr("maskov.tuning.tune._LENGTH_CHAINS", 2)
     monkeypatch.setattr("maskov.tuning.tune._LENGTH_STEPS", 8)
-    monkeypatch.setattr("maskov.tuning.lengths._MEASURED", 4)
+    monkeypatch.setattr("maskov.tuning.tune._MEASURED", 4)
 
 
 @pytest.mark.usefixtures("_short_tuning")
@@ -160,23 +158,12 @@ def test_a_name_is_kept_in_the_run_folder_and_shown_by_reports(command, printed)
     printed(f"{command} -n 2 -c 2 -q --out run --name", name)
     run = Run.open("run")
     report = build([run])
-    assert run.manifest.name == report.title == report.runs[0].label == name
+    assert run.manifest.name == report["title"] == report["runs"][0]["label"] == name
     assert "<h1>Second &lt;b&gt;try&lt;/b&gt;</h1>" in (page := to_html(report))
     assert name not in page
     assert "# Second \\<b\\>try\\</b\\>" in to_markdown(report)
-    labels = [one.label for one in build([run, run]).runs]
+    labels = [one["label"] for one in build([run, run])["runs"]]
     assert labels == [f"{name} (1)", f"{name} (2)"]
-
-
-@pytest.mark.parametrize(
-    ("words", "begins"),
-    [("x.html", "<!"), ("x", "<!"), ("x.md", "# "), ("x.json", "{"), ("x.txt --format md", "# ")],
-)
-def test_a_report_has_the_format_of_its_name(words, begins, printed, refused, tmp_path):
-    printed(f"{FAST} --out run -q")
-    printed(f"report run --out {words}")
-    assert (tmp_path / words.split()[0]).read_text().startswith(begins)
-    assert "--format" in refused("report run --out x.pdf")
 
 
 WORDS = "sample --model counterexample --length 2 --workers 0"

@@ -1,7 +1,5 @@
 """`maskov evaluate --references` as a user calls it: what is read and printed."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

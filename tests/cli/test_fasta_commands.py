@@ -1,17 +1,13 @@
 """Commands that read FASTA: names and mutations in everything they print and write."""
 
-from __future__ import annotations
-
 import csv
 
 import pytest
 
 import maskov
-from maskov import Record, Run
-from maskov.config import ModelSource
-from maskov.errors import Interrupted
+from maskov import Run
 from maskov.fasta import mutations
-from maskov.models.serialization import PickledModel
+from maskov.models.packed import PickledModel
 
 PARENTS = ">one heavy\nEVQLVE\nSGGG*\n>two\ndiqmtq\n"
 FAST = "--epochs 3 --burn-in 1 --chains 2 --energy norm -q"
@@ -163,23 +159,3 @@ def test_an_underscore_is_a_blank_wherever_templates_are_read(model, rows, home)
     esm = maskov.load(home / "esm", "cpu")
     run = maskov.infill(esm, "EV__VE", texts=["EVQLVE"], chains=2, epochs=2, progress=False)
     assert {(one.text[:3], one.text[-3:]) for one in run} == {("E V", "V E")}
-
-
-def test_a_run_that_was_stopped_ends_with_the_same_library(home, tmp_path):
-    settings = {
-        "texts": [Record("a", "EVQLVE"), Record("b", "DIQM")], "chains": 2, "thin": 2,
-        "schedule": maskov.Schedule(epochs=6, burn_in=2), "source": ModelSource(str(home / "esm")),
-    }  # fmt: skip
-    model = maskov.load(home / "esm", "cpu")
-    run = maskov.sample(model, out=tmp_path / "whole", **settings)
-    assert [one.name for one in run.samples[:4]] == ["a", "a", "b", "b"]
-    asked = iter(range(10**9))
-    stop = lambda: next(asked) > 40  # noqa: E731
-    with pytest.raises(Interrupted):
-        maskov.sample(model, out=tmp_path / "cut", stop=stop, checkpoint_every=0, **settings)
-    assert not (tmp_path / "cut" / "samples.fa").exists()
-    maskov.resume(tmp_path / "cut")
-    for name in ("samples.jsonl", "samples.fa", "mutations.csv"):
-        assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
-    with pytest.raises(maskov.InputError, match="all lines, or all records"):
-        maskov.sample(model, texts=[Record("a", "EVQLVE"), "EV"], chains=2)

@@ -1,7 +1,5 @@
 """What cannot be is refused: one sentence on standard error, code 2, nothing written."""
 
-from __future__ import annotations
-
 import os
 import resource
 import sys
@@ -235,6 +233,7 @@ REFUSED = {
         --model ./nowhere                           | './nowhere'
         --seed 1                                    | --pair de-en, or --model
         --pair en-de                                | use one of de-en, ro-en
+        --model @shelf/tiny-translation --method mh --energy norm+autoregressive | the languages
     """,
     "translate red -q --pair de-en": """
         --pair ro-en --method ar                    | use one of de-en
@@ -244,6 +243,9 @@ REFUSED = {
         --method mh --pick mbr                      | --chains 3 or more
         --method mh --lengths long                  | unknown --lengths
         --method mh --beam 3                        | does not use --beam
+        --method mh --energy norm --twin tiny-twin  | no use of --twin
+        --method mh --energy autoregressive(tiny-translation) | is a masked model
+        --method mh --energy autoregressive --pick lowest | --pick lowest
         --method mh --drafts nowhere.txt            | cannot read 'nowhere.txt'
         --method mh --start drafts                  | --drafts FILE
         --method greedy --iterations 3              | does not use --iterations
@@ -253,7 +255,8 @@ REFUSED = {
         --method ar --token-budget 9                | drop it
         --method ar --twin tiny-translation         | needs an autoregressive one
         --method ar --twin ./nowhere                | 'nowhere'
-        --method block-mh --block 0                 | --block must be at least 1
+        --method block-mh '--moves=site(block=0)'    | block
+        --method block-mh --moves span              | moves sites
         --epochs 3                                  | does not use --epochs
         --drafts red                                | does not use --drafts
         --twin tiny-twin                            | no use of --twin

@@ -1,14 +1,7 @@
 """The command `rewrite`: what it prints, keeps in its folder, and refuses to go on with."""
 
-from __future__ import annotations
-
 import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
-import time
 
 import numpy as np
 import pytest
@@ -191,41 +184,6 @@ def test_code_that_a_folder_names_is_not_imported(call, tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
-@pytest.mark.slow
-def test_a_kill_and_a_signal_lose_nothing_that_was_saved(home, tmp_path):
-    toward = f"classifier({home / 'classifier'}, label=positive)"
-    words = ["rewrite", "lines", "--model", home / "masked", "--device", "cpu", "--toward", toward,
-             "--json", "--epochs", 60, "--chains", 3, "-q", "--out"]  # fmt: skip
-
-    def begin(out: str) -> subprocess.Popen[bytes]:
-        return subprocess.Popen([sys.executable, "-m", "maskov", *map(str, words), out],
-                                cwd=tmp_path, stdout=-1, stderr=-1)  # fmt: skip
-
-    expected, _ = begin("whole").communicate(timeout=240)
-    out, before = tmp_path / "killed", 0
-    for number in (signal.SIGINT, signal.SIGKILL):
-        process, end, now = begin("killed"), time.monotonic() + 120, before
-        while process.poll() is None and now <= before and time.monotonic() < end:
-            time.sleep(0.005)
-            if (out / "manifest.json").exists():
-                now = np.count_nonzero(Run.open(out).traces["steps"])
-        assert process.poll() is None, process.communicate()
-        before = now
-        os.kill(process.pid, number)
-        _, err = process.communicate()
-        if number == signal.SIGINT:
-            assert (process.returncode, b"repeat the command" in err) == (130, True), err
-    assert begin("killed").communicate(timeout=240)[0] == expected
-    assert files(out) == files(tmp_path / "whole")
-
-
-@pytest.mark.slow
-def test_workers_write_the_same_lines(rows):
-    found = rows(f"{TOWARD} two --resident 3")
-    assert rows(f"{TOWARD} two --resident 3 --workers 2 --out out") == found
-    assert len(found) == 2
-
-
 # In Python.
 
 
@@ -262,11 +220,11 @@ def test_what_was_stopped_ends_the_same(home, tmp_path):
     records = [Record(name, sequence) for name, sequence in PARENTS.items()]
     options = {"toward": "matches('A')", "chains": 2, "epochs": 2, "keep": 1.0, "resident": 2}
     whole = maskov.rewrite(model, records, out=tmp_path / "whole", **options)
-    cut, steps = tmp_path / "cut", tmp_path / "cut" / "traces" / "steps.npy"
+    cut, steps = tmp_path / "cut", tmp_path / "cut" / "traces.npy"
     with pytest.raises(Interrupted):
         maskov.rewrite(
             model, records, out=cut, **options,
-            stop=lambda: steps.exists() and np.load(steps).any(),
+            stop=lambda: steps.exists() and np.load(steps)["steps"].any(),
         )  # fmt: skip
     assert not Run.open(cut).finished
     assert maskov.rewrite(model, records, out=cut, **options) == whole

@@ -1,7 +1,5 @@
 """What a run shows while it works: on a terminal, in a pipe, and when it is to be quiet."""
 
-from __future__ import annotations
-
 import io
 import math
 import re
@@ -12,10 +10,11 @@ import numpy as np
 import pytest
 import torch
 from rich.console import Console
+from rich.live import Live
 
 import maskov
 from maskov import sample
-from maskov.schedules import Schedule
+from maskov.config import Schedule
 from maskov.types import PartValues
 from maskov.ui import terminal
 from maskov.ui.terminal import LiveView, Pace, PlainProgress, in_words, progress_for, watched_stop
@@ -91,6 +90,12 @@ def test_plain_lines_say_the_time_left_until_there_is_none(capfd):
     assert [bool(re.search(r"about \d+ s left$", line)) for line in lines] == [True, True, False]
 
 
+def test_points_of_a_path_are_not_called_epochs(capfd):
+    with progress_for(tiny_bert(), 3, False, unit="point") as view:
+        view.epoch_ended(0, rates(), passes=100)
+    assert capfd.readouterr().err.startswith("point 1/3  ")
+
+
 @pytest.mark.usefixtures("_impatient")
 @pytest.mark.parametrize("kind", ["plain", "live"])
 def test_progress_never_runs_backwards(kind, capfd):
@@ -98,7 +103,8 @@ def test_progress_never_runs_backwards(kind, capfd):
     model, out = tiny_bert(), io.StringIO()
     console = Console(file=out, force_terminal=True, width=120)
     state = random_state(model, 3, 6)
-    with PlainProgress(10) if kind == "plain" else LiveView(model, 10, console) as view:
+    with Live(console=console, auto_refresh=False) as live:
+        view = PlainProgress(10) if kind == "plain" else LiveView(model, live, 10)
         for epochs in ([0, 1, 2, 3], [0, 1], [2, 5]):
             view.begun(model)
             for number, epoch in enumerate(epochs):
@@ -182,13 +188,14 @@ def test_the_live_view_shows_chains_changes_energies_rates_pace_and_time_left(cl
     clock.now = 100.0
     model, out = tiny_bert("red green blue white black"), io.StringIO()
     console = Console(file=out, force_terminal=True, width=120, color_system="standard")
-    view = LiveView(model, 4, console)
+    live = Live(console=console, auto_refresh=False)
+    view = LiveView(model, live, 4)
     view._pace = Pace(4, clock)
     asked = watched_stop(lambda: True, view)
     state = random_state(model, 3, 6)
     energy = torch.tensor([-12.5, 3.25, 7.0], dtype=torch.float64)
     state = replace(state, part_values=PartValues(None, energy[:, None], energy))
-    with view:
+    with live:
         clock.now += 12
         assert asked()
         assert "computing the first energies  (12 s)" in out.getvalue()
@@ -218,12 +225,14 @@ def test_the_live_view_shows_chains_changes_energies_rates_pace_and_time_left(cl
 ])  # fmt: skip
 def test_the_view_suits_where_it_is_shown(quiet, tty, kind, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: tty, raising=False)
-    assert isinstance(progress_for(tiny_bert(), 3, quiet), kind)
+    with progress_for(tiny_bert(), 3, quiet) as view:
+        assert isinstance(view, kind)
 
 
 def test_a_whole_run_is_watched_on_a_terminal():
     model, out = tiny_bert(), io.StringIO()
-    with LiveView(model, 5, Console(file=out, force_terminal=True, width=100)) as view:
+    with Live(console=Console(file=out, force_terminal=True, width=100)) as live:
+        view = LiveView(model, live, 5)
         view._drawn = 0.0
         sample(model, schedule=Schedule(epochs=5), chains=3, length=5, listener=view)
     assert "passes/s" in out.getvalue()

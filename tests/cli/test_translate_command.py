@@ -1,10 +1,8 @@
 """`maskov translate` as a user calls it: what is read, printed and kept."""
 
-from __future__ import annotations
-
 import pytest
 
-from maskov import AutoregressiveTranslator, Run, TranslationMethod, load, translate
+from maskov import AutoregressiveTranslator, LinearSchedule, Run, TranslationMethod, load, translate
 from maskov.config import ModelSource
 from maskov.models import choose_device
 from maskov.translation.methods import METHODS
@@ -92,8 +90,8 @@ def test_every_method_translates(method, printed):
 
 def test_every_option_reaches_its_method(printed, model):
     given = {
-        "energy": "norm", "epochs": 3, "temperature": 1.5, "target_temperature": 2.0, "anneal": 0.5,
-        "target_floor": 0.5, "force_accept": 1, "block": 3, "block_anneal": 1.0, "chains": 3,
+        "energy": "norm", "epochs": 3, "temperature": 1.5, "force_accept": 1, "chains": 3,
+        "target_temperature": "2:0.5:0.5", "moves": "site(block=3, block_anneal=1)",
         "lengths": "drawn", "pick": "lowest",
     }  # fmt: skip
     for name, options in (
@@ -102,6 +100,8 @@ def test_every_option_reaches_its_method(printed, model):
     ):
         words = [f"--{key.replace('_', '-')}={value}" for key, value in options.items()]
         out = printed(f"{DE} --json --method {name}", *words, stdin=TEXT)
+        if "target_temperature" in options:
+            options["target_temperature"] = LinearSchedule(2.0, 0.5, 0.5)
         assert out == _lines(translate(model, SOURCES, TranslationMethod(name, **options)))
 
 

@@ -1,7 +1,5 @@
 """A run as ArviZ's own object: nothing lost, nothing mixed up, burn-in only where asked for."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

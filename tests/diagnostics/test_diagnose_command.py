@@ -1,7 +1,5 @@
 """`maskov diagnose` as a user calls it: the verdict first, all it said before, and strict JSON."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

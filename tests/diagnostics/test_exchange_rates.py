@@ -1,7 +1,5 @@
 """Swap rates and round trips, against counts by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from made_up_runs import manifest, traces

@@ -1,7 +1,5 @@
 """What `diagnose` and reports say of experts: weights, means, calls, convergence and traces."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 
@@ -52,7 +50,7 @@ def test_runs_without_experts_have_none():
     run = maskov.sample(MODEL, Metropolis(Raw()), Schedule(epochs=2), chains=2, length=3)
     assert run.diagnose().experts == []
     report = build([run])
-    assert report.runs[0].experts == {}
+    assert report["runs"][0]["experts"] == {}
     assert "calls per step" not in to_html(report)
 
 
@@ -95,13 +93,16 @@ def test_the_command(run, call):
 
 def test_reports(run):
     report = build([run])
-    [shown] = report.runs
-    assert list(shown.experts) == NAMES
-    trace = shown.experts["edit"]
-    assert len(trace.chains) == 8
-    assert trace.chains[3] == run.traces["expert_energy"][:, 3, 0].tolist()
-    assert trace.spread.middle == np.median(run.traces["expert_energy"][:, :, 0], axis=1).tolist()
-    assert {row[0] for row in shown.tables[0].rows} >= {*NAMES, "E_target"}
+    [shown] = report["runs"]
+    assert list(shown["experts"]) == NAMES
+    trace = shown["experts"]["edit"]
+    assert len(trace["chains"]) == 8
+    assert trace["chains"][3] == run.traces["expert_energy"][:, 3, 0].tolist()
+    assert (
+        trace["spread"]["middle"]
+        == np.median(run.traces["expert_energy"][:, :, 0], axis=1).tolist()
+    )
+    assert {row[0] for row in shown["tables"][0].rows} >= {*NAMES, "E_target"}
     for text in (to_html(report), to_markdown(report)):
         assert "calls per step" in text
         assert "2.5" in text

@@ -1,7 +1,5 @@
 """Rates by position, against counting every step of the same chains done again one by one."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """How fast tokens are forgotten: against theory, by brute force, and where nothing can be said."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from made_up_runs import sticky

@@ -1,17 +1,14 @@
 """Token statistics: chains that agree on energies alone have not converged."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
 import pytest
 import torch
 from arviz_stats.base import array_stats
-from made_up_runs import manifest, sticky, traces
+from made_up_runs import autoregressive, manifest, sticky, traces
 
 import maskov
-from ar_chains import autoregressive
 from maskov import Metropolis, Raw, Schedule
 from maskov.config import Inputs
 from maskov.diagnostics import diagnose

@@ -1,7 +1,5 @@
 """Files for readers and contributors that no build reads: they parse, and agree with the code."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 

@@ -1,7 +1,5 @@
 """Every example of the documentation runs and prints what is shown, or says why it does not."""
 
-from __future__ import annotations
-
 import re
 import shlex
 

@@ -1,7 +1,5 @@
 """Links of every Markdown file: what they point to exists, as it lies in the repository."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The notebooks of examples/: valid, with outputs of one whole run, without traces of a machine."""
 
-from __future__ import annotations
-
 import ast
 import base64
 import copy

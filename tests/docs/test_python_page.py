@@ -1,7 +1,5 @@
 """Pages that list what there is: every argument, every method, every expert."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """The site: it builds without a warning, fetches nothing, and its references are complete."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

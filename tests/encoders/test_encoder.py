@@ -1,7 +1,5 @@
 """Our encoder is the network's own, token by token, in every layout."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """What our encoder does not know is left to the network's own forward."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """Tiny random encoders of every family that ours knows, and packed inputs for them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Scores of texts against numbers by hand, plain Hugging Face code and sacreBLEU itself."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import lzma

@@ -1,7 +1,5 @@
 """Transition matrices of chains that translate: p(x | source) is what they leave invariant."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

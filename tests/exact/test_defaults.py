@@ -1,12 +1,10 @@
 """What a user gets who asks for nothing in particular, and the energy of a causal model."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 
 import maskov
-from maskov.defaults import default_kernel
+from maskov.arguments import default_kernel
 from maskov.execution.loop import kernel_at
 from maskov.plan import plan
 from maskov.testing import check_energy, check_kernel

@@ -1,7 +1,5 @@
 """Delayed acceptance against its claimed targets, by whole transition matrices of the real code."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

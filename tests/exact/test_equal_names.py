@@ -1,7 +1,5 @@
 """Parts that have one name are two parts: of a sum, of a mixture, of what a run keeps."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Replica exchange: the joint law of all replicas, by exact transition matrices."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import pytest

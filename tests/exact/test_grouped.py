@@ -1,7 +1,5 @@
 """Energies of grouped positions: their definition, their passes, and exact kernels with them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -28,14 +26,13 @@ from maskov.exact import (
     transition_matrix,
 )
 from maskov.execution.recorded import rounds_of
-from maskov.grouping import groups_with, masked_with, positions_of, unseen
 from maskov.models.base import Queries
 from maskov.models.scorer import Scorer
 from maskov.moves import Span
 from maskov.random import CounterRng
 from maskov.scoring import score_texts
 from maskov.testing import check_energy, check_kernel, step_matrix
-from maskov.types import Sequences
+from maskov.types import Sequences, groups_with, masked_with, positions_of, unseen
 from small import epoch, random_state, random_table, tiny_bert
 
 TABLE = random_table()

@@ -1,7 +1,5 @@
 """Parts and combinations of parts, proved by the functions that users have for their own."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Moves that change the length: transition matrices over all sequences of several lengths."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 
@@ -10,15 +8,15 @@ import pytest
 import torch
 
 from maskov import DelayedAcceptance, Exchange, Metropolis, Mixture, Norm, Raw, Schedule, sample
+from maskov.config import LinearSchedule
 from maskov.energies.counting import LengthPrior
 from maskov.exact import all_sequences, distribution, invariance_error, step_matrix
 from maskov.models.scorer import Scorer
 from maskov.moves import MaskedConditional, Resize, Site, Span
 from maskov.moves import windows as resize_module
 from maskov.random import Rng
-from maskov.schedules import LinearSchedule
 from maskov.testing import check_kernel, check_move, random_table
-from maskov.tuning.lengths import weighed
+from maskov.tuning.tune import weighed
 from small import tiny_bert
 
 TABLE = random_table((1, 3), size=2)

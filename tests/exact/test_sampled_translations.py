@@ -1,7 +1,5 @@
 """Translations whose length is sampled: p(x | source) over all sequences of several lengths."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import pytest

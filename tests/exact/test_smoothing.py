@@ -1,7 +1,5 @@
 """Transition matrices of models whose label smoothing is removed: energies and proposals agree."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """What a chain keeps stays true, and costs no more passes than it must."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,14 +1,12 @@
 """Frozen positions: the blanks are sampled from the same energy, given the rest, exactly."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 
 from maskov import InputError, Metropolis, Norm, Raw, sample
+from maskov.config import Schedule
 from maskov.exact import all_states, balance_error, distribution, transition_matrix
 from maskov.models.scorer import Scorer
-from maskov.schedules import Schedule
 from maskov.starts import Layout
 from small import random_table, tiny_bert
 

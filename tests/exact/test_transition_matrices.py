@@ -1,7 +1,5 @@
 """Whole transition matrices, built from the real kernel code, against their claimed targets."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Runs of replicas: one chain to the outside. resume/test_same_bytes.py stops and sends them."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -11,15 +9,7 @@ import pytest
 
 import maskov
 from engines import sample
-from maskov import (
-    Exchange,
-    Gibbs,
-    InputError,
-    Metropolis,
-    Raw,
-    RunError,
-    Schedule,
-)
+from maskov import Exchange, Gibbs, InputError, Metropolis, Raw, RunError, Schedule
 from maskov.errors import Interrupted
 from maskov.replay import Replayer
 from maskov.runs import Run

@@ -1,7 +1,5 @@
 """A context with tiny models and a setting that runs in a second."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The antibody experiment on tiny stand-ins for models and data."""
 
-from __future__ import annotations
-
 import json
 import math
 
@@ -17,7 +15,7 @@ from experiments.studies.antibody.rankings import LETTERS
 
 import maskov
 from maskov import Record
-from tiny_antibodies import write_antiberty, write_sapiens
+from tiny_proteins import write_antiberty, write_sapiens
 
 HEAVY = ["EVQLVESG", "EVKLVESG", "EVQLVDSG"]
 # What `humab_eval.py` has, in few lines.

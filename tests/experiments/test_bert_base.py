@@ -1,7 +1,5 @@
 """The BERT-base-sized run at toy size: trained, measured, and tabulated in one call."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The Yelp comparison at toy size: lines in, models out, carried in parts."""
 
-from __future__ import annotations
-
 import json
 import lzma
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The page of the Yelp comparison, from toy files: scores, picks, what is refused."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import math

@@ -1,7 +1,5 @@
 """Cells: done once, keyed by what decides them, stopped and continued to the same numbers."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, fields, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Claims: every one names numbers that exist, and its verdict follows from them alone."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

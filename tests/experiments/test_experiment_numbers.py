@@ -1,7 +1,5 @@
 """The numbers behind results: estimates, BLEU, the counter-example, the low-energy search."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from experiments.lib.bleu import _bleu, corpus_bleu, paired_difference, sentence_counts, signature

@@ -1,7 +1,5 @@
 """Figures: scales on which numbers can be read."""
 
-from __future__ import annotations
-
 import pytest
 from experiments.lib import figures, style
 from experiments.lib.result import Entry, Result, build_document

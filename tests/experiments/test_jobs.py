@@ -1,7 +1,5 @@
 """Cells in several processes: each is done once, and comes to what one process makes of it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The experiments on mixing and on effective samples, on a model that takes no time."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -4,8 +4,6 @@ None of the real files can be shipped. These have their formats: Hugging Face fo
 GPT-2, and fairseq's pickles of Mask-Predict with its dictionaries.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

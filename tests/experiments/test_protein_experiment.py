@@ -1,7 +1,5 @@
 """The experiment on proteins at equal passes, on a model that takes no time."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The command `python -m experiments`: JSON, Markdown, figures and the page of claims."""
 
-from __future__ import annotations
-
 import json
 import xml.dom.minidom
 

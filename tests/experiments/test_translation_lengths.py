@@ -1,7 +1,5 @@
 """The experiment with sampled lengths: systems that share runs, comparisons, and going on."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The same on a GPU: random numbers to the bit, energies to rounding, chains step by step."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

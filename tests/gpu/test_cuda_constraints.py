@@ -1,7 +1,5 @@
 """Constraints on a GPU: in lock-step, and met by every sample."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

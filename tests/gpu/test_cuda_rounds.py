@@ -1,7 +1,5 @@
 """Recorded rounds on a GPU: the chains of lock-step and of a CPU, the same bytes after a stop."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

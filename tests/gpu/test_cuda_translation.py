@@ -1,18 +1,16 @@
 """Translation on a GPU: the same chains as on the CPU, and the same translations of the twin."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest
 import torch
 
-from maskov import Metropolis, Raw, TranslationMethod, translate
+from maskov import LinearSchedule, Metropolis, Raw, TranslationMethod, translate
 from maskov.execution.recorded import RecordedSites, RecordedWindows, sampler_for
 from maskov.models import Queries
-from maskov.models.conditional.model import ConditionalModel
+from maskov.models.autoregressive import AutoregressiveTranslator
+from maskov.models.conditional import ConditionalModel
 from maskov.moves import Span
-from maskov.translation.autoregressive import AutoregressiveTranslator
 from tiny_translation import SOURCES, network, save, tokenizer
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
@@ -23,7 +21,9 @@ METHODS = {
     "gibbs": TranslationMethod("gibbs", epochs=3),
     "block gibbs": TranslationMethod("block-gibbs", epochs=3),
     "mh raw": TranslationMethod("mh", energy="raw", epochs=3, chains=2),
-    "mh norm": TranslationMethod("mh", energy="norm", epochs=3, anneal=0.04),
+    "mh norm": TranslationMethod(
+        "mh", energy="norm", epochs=3, target_temperature=LinearSchedule(1.0, 0.04, 0.01)
+    ),
     "block mh": TranslationMethod("block-mh", energy="norm", epochs=3),
     "searched length": TranslationMethod("mh", lengths="searched", epochs=3),
     "sampled length": TranslationMethod("mh", lengths="sampled", epochs=3, chains=2),

@@ -6,8 +6,6 @@ Each mistake is made in a temporary copy of `src`, in which the text to be repla
 once. A mistake that no test notices needs a better test.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -26,9 +24,8 @@ POPULATIONS = "exact/test_populations.py"
 MUTANTS = [
     # moves
     ("moves/filling.py", "reverse = drawn.log_reverse", "reverse = drawn.log_forward", PARTS),
-    ("moves/site.py", "return rank.masked_fill(~free, _NEVER)\n\n\n",
-     "return rank\n\n\n", PARTS),
-    ("moves/conditional.py", "logits.double().masked_fill(forbidden, -torch.inf)",
+    ("moves/base.py", "return rank.masked_fill(~chosen, NEVER)", "return rank", PARTS),
+    ("moves/base.py", "logits.double().masked_fill(forbidden, -torch.inf)",
      "logits.double()", PARTS),
     ("moves/filling.py", "reverse = reverse.index_copy(0, apart, only)", "pass", PARTS),
     ("moves/filling.py", "cached = last & self._unchanged(owner)", "cached = last", PARTS),
@@ -40,7 +37,7 @@ MUTANTS = [
     ("moves/filling.py", "return ~possible & ~(self._new.rank >= 0).any(1)", "return self._stuck",
      "exact/test_constraints.py"),
     # energies
-    ("energies/masked.py", "return log_normaliser - logit", "return 1.01 * log_normaliser - logit",
+    ("energies/base.py", "return log_normaliser - logit", "return 1.01 * log_normaliser - logit",
      "exact/test_grouped.py"),
     ("energies/base.py", "[weight * values[:, column]", "[values[:, column]", PARTS),
     ("energies/counting.py", "differs = (one.tokens[:, :width] != other.tokens[:, :width]) & both",
@@ -83,11 +80,12 @@ MUTANTS = [
      "asynchronous/test_rounds.py"),
     # storage
     ("runs/store.py", "[row, first : first + len(rows)]", "[row, : len(rows)]", ENGINES),
-    ("runs/state.py", "for file in reversed(_files(folder, group)):\n        state",
-     "for file in _files(folder, group):\n        state", "resume/test_faults.py"),
+    ("runs/state.py", "damaged: list[Path] = []\n    for file in reversed(_files(folder, group)):",
+     "damaged: list[Path] = []\n    for file in _files(folder, group):",
+     "hostile/test_changed_runs.py"),
     ("runs/state.py", "else sites.groups or 0", "else 0", "resume/test_grouped_runs.py"),
     # configuration
-    ("schedules.py", "max(self.floor, self.start - self.rate * epoch)",
+    ("config.py", "max(self.floor, self.start - self.rate * epoch)",
      "self.start - self.rate * epoch", "unit/test_schedules.py"),
     ("energies/base.py", "{repr(float(weight)).removesuffix('.0')}*", "{weight:g}*",
      "models/test_experts_refused.py"),

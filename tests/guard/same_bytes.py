@@ -8,8 +8,6 @@ write one before a change to the sampling path, compare after it. Every run comp
 thread. A run is its samples, energies and tokens included, and its traces.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import io

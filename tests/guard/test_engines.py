@@ -4,8 +4,6 @@ Batches of other shapes round differently, so bytes cannot be compared: tokens a
 equal, and energies agree to 1e-9.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Run folders to change: one that was stopped on its way, the same to its end, and another."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Whatever options and numbers are given: they work, or are refused in one sentence."""
 
-from __future__ import annotations
-
 import json
 import math
 
@@ -21,9 +19,8 @@ from maskov import (
 )
 from maskov.cli import main
 from maskov.moves import Site
-from maskov.translation.methods import METHODS, TranslationMethod
 from maskov.workers import Workers
-from mutations import examples, or_refused
+from mutations import examples
 
 VALUES = st.sampled_from(
     ["-1", "0", "1", "2", "3", "0.5", "-0.5", "nan", "inf", "-inf", "1e308", "1e-320", "", " ",
@@ -107,19 +104,3 @@ def test_any_numbers_in_python(data):
             lambda: Metropolis(Raw(), site, target_temperature=target, delayed=delayed),
             heat > 0 and target > 0,
         )
-
-
-@examples(60)
-@given(name=st.sampled_from(sorted(METHODS)), data=st.data())
-def test_any_method_of_translation_is_made_or_refused(name, data):
-    whole = {"iterations", "length_beam", "epochs", "force_accept", "block", "chains", "beam"}
-    real = {"temperature", "anneal", "target_floor", "block_anneal", "length_power",
-            "target_temperature"}  # fmt: skip
-    known = [key for key in sorted((whole | real) & METHODS[name]) if data.draw(st.booleans())]
-    values = {key: data.draw(WHOLE if key in whole else REAL) for key in known}
-    names = [key.replace("_", mark) for key in [*values, "epochs"] for mark in "- "]
-    with or_refused(MaskovError, naming=[*names, "schedule", "forced"] if values else ()):
-        method = TranslationMethod(name, **values)
-        assert {key: getattr(method, key) for key in values} == values
-        assert all(values[key] >= (key != "force_accept") for key in whole & values.keys())
-        assert name == "ar" or method.schedule().epochs == method.sweeps

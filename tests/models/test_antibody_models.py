@@ -1,7 +1,5 @@
 """`antiberty`, `sapiens-vh` and `sapiens-vl` by name, from stand-ins with the packages' files."""
 
-from __future__ import annotations
-
 import json
 import os
 
@@ -10,11 +8,11 @@ import torch
 
 import maskov
 from maskov import ModelError, Record, shipped
-from maskov.models import antibody
+from maskov.models import builtin as antibody
 from maskov.options import findable
 from maskov.shipped import listed
 from plain_energies import site_terms
-from tiny_antibodies import write_antiberty, write_sapiens
+from tiny_proteins import write_antiberty, write_sapiens
 
 NAMES = ("antiberty", "sapiens-vh", "sapiens-vl")
 

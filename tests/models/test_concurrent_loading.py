@@ -1,7 +1,5 @@
 """Models loaded by several threads at once: one after the other, and the same as by one thread."""
 
-from __future__ import annotations
-
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """A fingerprint tells two models apart if and only if their answers can differ."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,6 +1,5 @@
 """What loads, what is refused and with which sentence; a file's code is never run unasked."""
 
-import pickle
 import shutil
 
 import pytest
@@ -10,7 +9,6 @@ from safetensors.torch import load_file, save_file
 
 import maskov
 import tiny_models
-import tiny_tokenizers
 
 
 @pytest.fixture(scope="module")
@@ -65,29 +63,6 @@ def test_pickled_weights_load_to_the_same_energies(folder):
     assert energy(load(folder)) == pytest.approx(expected, abs=1e-9)
 
 
-class Payload:
-    """Writes a marker file when it is unpickled."""
-
-    def __init__(self, marker):
-        self.marker = marker
-
-    def __reduce__(self):
-        return open, (str(self.marker), "w")
-
-
-def test_pickle_with_code_in_it_is_refused_and_not_run(folder, tmp_path):
-    marker = tmp_path / "marker"
-    path, state = as_pickle(folder)
-    torch.save(state | {"extra": Payload(marker)}, path)
-    sentence = refusal(folder)
-    assert not marker.exists()
-    # Torch's own message goes on to say how to run the code all the same.
-    assert "options" not in sentence
-    # The payload is not harmless.
-    pickle.loads(pickle.dumps(Payload(marker))).close()
-    assert marker.exists()
-
-
 def test_half_precision_checkpoint_loads_as_float32(folder):
     weights = folder / "model.safetensors"
     state = {name: value.half() for name, value in load_file(weights).items()}
@@ -122,7 +97,7 @@ def test_spoilt_folders_are_refused(folder, spoil, said):
 
 
 def test_causal_model_is_refused(tmp_path):
-    folder = tiny_models.build_gpt2(tmp_path, tiny_tokenizers.gpt2())
+    folder = tiny_models.build_gpt2(tmp_path, tiny_models.gpt2())
     assert "is not a masked language model" in refusal(folder)
 
 
@@ -136,7 +111,7 @@ def test_causal_model_is_refused(tmp_path):
     ids=["classifier", "discriminator", "bare-encoder"],
 )
 def test_encoder_without_a_masked_lm_head_is_refused(tmp_path, config_class, model_class):
-    tokenizer = tiny_tokenizers.bert()
+    tokenizer = tiny_models.bert()
     config = config_class(
         vocab_size=len(tokenizer),
         hidden_size=8,
@@ -152,7 +127,7 @@ def test_encoder_without_a_masked_lm_head_is_refused(tmp_path, config_class, mod
 
 def test_tokenizer_without_a_mask_is_refused(folder, tmp_path):
     other = tmp_path / "other"
-    tiny_tokenizers.gpt2().save_pretrained(other)
+    tiny_models.gpt2().save_pretrained(other)
     (other / "config.json").write_text('{"model_type": "gpt2"}')
     assert "no mask token" in refusal(folder, tokenizer=str(other))
 

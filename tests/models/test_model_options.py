@@ -1,7 +1,5 @@
 """A prefix and removed smoothing are part of a model: runs remember them, commands take them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Coarser passes: near the exact ones, scores in float32, whichever forward serves the family."""
 
-from __future__ import annotations
-
 import threading
 from contextlib import ExitStack
 

@@ -1,7 +1,5 @@
 """Wheel and source archive: whole, valid, and enough for somebody without the repository."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

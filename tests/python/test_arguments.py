@@ -1,7 +1,5 @@
 """Options as keywords: what each means, and one sentence for what cannot be."""
 
-from __future__ import annotations
-
 import inspect
 import re
 
@@ -235,26 +233,26 @@ ORDERED = Metropolis(Norm(), maskov.Site(positions=maskov.Sweep("left-to-right")
     ("keywords", "phrase"),
     [
         ({"texts": "red green"}, "write texts=['red green']"),
-        ({"texts": ["red", 3]}, "a list of texts"),
-        ({"length": 3.5}, "a whole number or ("),
+        ({"texts": ["red", 3]}, "Sequence[str | Record]"),
+        ({"length": 3.5}, "int | tuple[int, int] | None, not 3.5 (float)"),
         ({"model": "untrained(smooth=1)"}, "write tokenizer, prefix"),
         ({"model": "untrained(prefix=3)"}, "write tokenizer, prefix"),
-        ({"model": 3}, "a MaskedModel"),
+        ({"model": 3}, "MaskedModel, not 3 (int)"),
         ({"model": "no such model"}, "no such model"),
         ({"device": "cpu"}, "a model that is loaded"),
-        ({"energy": 3}, "an Energy"),
+        ({"energy": 3}, "Energy |"),
         ({"chains": "8"}, "not '8' (str)"),
         ({"chains": True}, "not True (bool)"),
         ({"checkpoint_every": "1"}, "not '1' (str)"),
-        ({"progress": 1}, "True or False"),
-        ({"epochs": 2.0}, "a whole number or None"),
-        ({"kernel": 3}, "a text or a Kernel"),
-        ({"schedule": 20}, "a Schedule or None"),
-        ({"workers": "2"}, "a whole number or a Workers"),
+        ({"progress": 1}, "'progress' takes bool"),
+        ({"epochs": 2.0}, "int | None"),
+        ({"kernel": 3}, "str | Kernel"),
+        ({"schedule": 20}, "Schedule | None"),
+        ({"workers": "2"}, "int | Workers"),
         ({"passes": 60, "until": "converged"}, "not both"),
         ({"moves": "sit"}, "unknown move"),
         ({"moves": []}, "at least one kernel"),
-        ({"moves": [maskov.Site(), 3]}, "a Move"),
+        ({"moves": [maskov.Site(), 3]}, "Move, "),
         ({"moves": [(maskov.Site(), 0.0)]}, "must be above 0"),
         ({"moves": OBJECTS, "proposal": maskov.MaskedConditional(2.0)}, "'proposal' and moves"),
         ({"moves": OBJECTS, "contains": "red"}, "'contains' and moves that are objects"),
@@ -270,7 +268,7 @@ ORDERED = Metropolis(Norm(), maskov.Site(positions=maskov.Sweep("left-to-right")
         *(({"schedule": Schedule(1), name: value}, f"'{name}' and a schedule say the same")
           for name, value in {"epochs": 1, "burn_in": 1, "target_temperature": 2}.items()),
         (SIZED | {"length_prior": {}}, "weights such as"),
-        (SIZED | {"length_prior": {"three": 1}}, "a dict"),
+        (SIZED | {"length_prior": {"three": 1}}, "Mapping[int, float]"),
         # Texts that are resampled in part.
         ({"texts": TEXTS, "templates": ["red [MASK] [MASK]"]}, "1 templates for 2 texts"),
         ({"texts": TEXTS[:1], "templates": ["blue [MASK] [MASK]"]}, "is not text 1 with blanks"),
@@ -280,7 +278,7 @@ ORDERED = Metropolis(Norm(), maskov.Site(positions=maskov.Sweep("left-to-right")
         ({"texts": TEXTS[:1], "templates": ["red [MASK] blue"], "freeze": "1"}, "drop --freeze"),
         ({"freeze": "1"}, "texts to start from"),
         ({"texts": TEXTS, "freeze": ["#.."]}, "give one each"),
-        ({"texts": TEXTS, "freeze": 1}, "'freeze' takes a text"),
+        ({"texts": TEXTS, "freeze": 1}, "'freeze' takes str |"),
     ],
     ids=str,
 )  # fmt: skip
@@ -292,16 +290,16 @@ def test_what_cannot_be_is_refused_in_one_sentence(keywords, phrase):
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (lambda: maskov.score(MODEL, "red"), "'texts' takes a list of texts"),
-        (lambda: maskov.score(3, ["red"]), "'model' takes a text"),
+        (lambda: maskov.score(MODEL, "red"), "'texts' takes Sequence[str"),
+        (lambda: maskov.score(3, ["red"]), "'model' takes str |"),
         (lambda: maskov.score(MODEL, ["red"], device="cpu"), "a model that is loaded"),
-        (lambda: maskov.rewrite(MODEL, "red", "edit"), "'texts' takes a list of texts"),
-        (lambda: maskov.rewrite(MODEL, ["red"], 3), "'toward' takes a text"),
+        (lambda: maskov.rewrite(MODEL, "red", "edit"), "'texts' takes Sequence[str"),
+        (lambda: maskov.rewrite(MODEL, ["red"], 3), "'toward' takes str |"),
         (lambda: maskov.rewrite(MODEL, ["red"], maskov.Rewriter("edit"), keep=3), "a Rewriter"),
-        (lambda: maskov.translate(texts="red"), "'texts' takes a list of texts"),
+        (lambda: maskov.translate(texts="red"), "'texts' takes Sequence[str"),
         (lambda: maskov.translate(pair="de-en"), "give `texts`"),
         (lambda: maskov.translate(texts=["x"]), "give the languages"),
-        (lambda: maskov.translate(texts=["x"], method="mh", epochs="3"), "a whole number or None"),
+        (lambda: maskov.translate(texts=["x"], method="mh", epochs="3"), "int | None"),
         (lambda: maskov.infill(MODEL, ["red"], epochs=1), "has no blank"),
         (lambda: maskov.resume(3), "'run' takes"),
     ],

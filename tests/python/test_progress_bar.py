@@ -1,7 +1,5 @@
 """A bar on terminals and in notebooks, and nothing anywhere else."""
 
-from __future__ import annotations
-
 import io
 import runpy
 import sys
@@ -95,7 +93,8 @@ def test_a_python_prompt_in_ipython_is_no_notebook(monkeypatch):
     monkeypatch.setitem(sys.modules, "IPython", shell)
     assert not terminal.in_notebook()
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    assert not isinstance(terminal.progress_bar(3), ProgressBar)
+    with terminal.progress_bar(3) as bar:
+        assert bar is None
 
 
 def test_the_bar_never_goes_back_and_an_error_takes_it_away(monkeypatch):
@@ -105,7 +104,7 @@ def test_the_bar_never_goes_back_and_an_error_takes_it_away(monkeypatch):
     state = random_state(MODEL, 2, 3)
 
     def broken():
-        with bar:
+        with bar.bar:
             for epoch in (0, 4, 2):
                 bar.epoch_ended(epoch, rates, passes=10)
                 bar.moved(state, 1, passes=5)
@@ -113,7 +112,7 @@ def test_the_bar_never_goes_back_and_an_error_takes_it_away(monkeypatch):
 
     with pytest.raises(ValueError, match="broken"):
         broken()
-    assert bar._bar.n == 5
+    assert bar.bar.n == 5
     assert screen.getvalue().rstrip(" ").endswith("\r")
 
 

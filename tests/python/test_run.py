@@ -1,7 +1,5 @@
 """What a `Run` offers in Python: samples, tables, figures, pages, and going on with it."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

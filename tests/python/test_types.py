@@ -1,7 +1,5 @@
 """The signatures are typed: a type checker finds a wrong keyword and a wrong value."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Classifiers and adapted masked LMs at toy size: from labelled lines to models that load."""
 
-from __future__ import annotations
-
 import json
 import lzma
 

@@ -1,7 +1,5 @@
 """The recipes at toy size, on a CPU: from text to a model that samples."""
 
-from __future__ import annotations
-
 import json
 import lzma
 from collections import Counter

@@ -1,7 +1,5 @@
 """The pairs and the vocabulary of the translation recipe, on data made here."""
 
-from __future__ import annotations
-
 import json
 import lzma
 from collections import Counter

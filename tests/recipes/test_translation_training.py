@@ -1,7 +1,5 @@
 """Training of translation models at toy size: batches, losses, precision and going on."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import lzma
@@ -17,8 +15,12 @@ from recipes.translation import distil, train
 from recipes.translation.corpus import Batch, Pairs, Side
 from recipes.translation.losses import Masking, causal_loss, masked_loss
 
-from maskov.models.conditional.checkpoint import load
-from maskov.models.conditional.network import SpecialTokens, TranslationNetwork, TranslationShape
+from maskov.models.network import (
+    SpecialTokens,
+    TranslationNetwork,
+    TranslationShape,
+    load_translation,
+)
 
 CPU = torch.device("cpu")
 PAD, BEGIN, END, MASK = 0, 1, 2, 4
@@ -132,22 +134,6 @@ def test_losses_fall_on_copying(causal, precision):
     torch.testing.assert_close(network.words.weight.data, trainer.average[0], atol=0, rtol=0)
 
 
-@pytest.mark.parametrize("precision", ["autocast", "bfloat16"])
-def test_gradients_that_stay_in_place_give_the_same_weights(precision):
-    """What is recorded on a GPU runs as it is here, in gradients that are filled again."""
-    averages = []
-    with torch.random.fork_rng():
-        for record in (False, True):
-            torch.manual_seed(0)
-            network, loss, batches = _copying(False)
-            recipe = Training(rate=1e-2, weight_decay=0.0)
-            trainer = Trainer(network, loss, recipe, CPU, precision, record)
-            trainer.run(batches, None, 30)
-            averages.append(trainer.average)
-    for one, other in zip(*averages, strict=True):
-        torch.testing.assert_close(one, other, atol=0, rtol=0)
-
-
 def test_training_in_bfloat16_goes_on_as_if_never_stopped():
     def fresh() -> tuple[Trainer, object]:
         torch.manual_seed(0)
@@ -234,7 +220,7 @@ def test_from_pairs_to_a_twin_that_translates_and_back(toy, tmp_path, capsys):
     assert all(set(str(line)) <= set("xy0123456789 ") for line in found)
     _train("masked", toy, tmp_path / "masked", 60, "--targets", "distilled", "--most", "40",
            "--noisy", "0.3")  # fmt: skip
-    assert not load(tmp_path / "masked" / "model", CPU, torch.float32)[0].shape.causal
+    assert not load_translation(tmp_path / "masked" / "model", CPU, torch.float32)[0].shape.causal
 
 
 @pytest.mark.usefixtures("_forked")

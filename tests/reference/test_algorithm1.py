@@ -1,7 +1,5 @@
 """The fast kernel makes the same decisions as the paper's algorithm written out plainly."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from benchmarks.algorithm1 import energy, step

@@ -3,8 +3,6 @@
 Run with the unpacked packages on PYTHONPATH, or with `.[antibody]`.
 """
 
-from __future__ import annotations
-
 import importlib.util
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Reports of runs from FASTA: logos, mutations, distances, and energies by mutations."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 
@@ -9,11 +7,11 @@ import pytest
 
 import maskov
 from maskov import Record, Run
+from maskov.config import Schedule
 from maskov.fasta import mutations
 from maskov.runs.store import Store
-from maskov.schedules import Schedule
 from maskov.ui.report import build, to_html, to_json, to_markdown
-from maskov.ui.report.proteins import MOST_PARENTS
+from maskov.ui.report.samples import MOST_PARENTS
 from report_runs import EVIL, small_run
 from tiny_proteins import spaced_model
 
@@ -32,81 +30,81 @@ def run(model):
 
 
 def test_families_are_counted_from_the_samples(run):
-    heavy, light = build([run]).runs[0].families
-    assert (heavy.name, heavy.parent, light.parent) == ("heavy", "EVQLVESGGG", "DIQMTQ")
+    heavy, light = build([run])["runs"][0]["families"]
+    assert (heavy["name"], heavy["parent"], light["parent"]) == ("heavy", "EVQLVESGGG", "DIQMTQ")
     own = [sample for sample in run.samples if sample.template == 0]
-    assert heavy.samples == len(own) == 12
+    assert heavy["samples"] == len(own) == 12
     rows = ["".join(sample.tokens) for sample in own]
-    for place, column in enumerate(heavy.columns):
+    for place, column in enumerate(heavy["columns"]):
         letters = [row[place] for row in rows]
-        assert dict(zip(column.letters, column.shares, strict=True)) == pytest.approx(
+        assert dict(zip(column["letters"], column["shares"], strict=True)) == pytest.approx(
             {letter: letters.count(letter) / 12 for letter in letters}
         )
-        assert sorted(column.shares, reverse=True) == column.shares
-        assert heavy.changed[place] == pytest.approx(
-            sum(letter != heavy.parent[place] for letter in letters) / 12
+        assert sorted(column["shares"], reverse=True) == column["shares"]
+        assert heavy["changed"][place] == pytest.approx(
+            sum(letter != heavy["parent"][place] for letter in letters) / 12
         )
-    found = [mutations(heavy.parent, row) for row in rows]
-    assert heavy.mean_mutations == pytest.approx(sum(map(len, found)) / 12)
-    assert heavy.to_parent == pytest.approx(
-        [[len(one) for one in found].count(n) / 12 for n in range(len(heavy.to_parent))]
+    found = [mutations(heavy["parent"], row) for row in rows]
+    assert heavy["mean_mutations"] == pytest.approx(sum(map(len, found)) / 12)
+    assert heavy["to_parent"] == pytest.approx(
+        [[len(one) for one in found].count(n) / 12 for n in range(len(heavy["to_parent"]))]
     )
     pairs = [
         sum(a != b for a, b in zip(rows[i], rows[j], strict=True))
         for i in range(12)
         for j in range(i)
     ]
-    assert heavy.mean_distance == pytest.approx(sum(pairs) / len(pairs))
-    assert heavy.distances == pytest.approx(
-        [pairs.count(n) / len(pairs) for n in range(len(heavy.distances))]
+    assert heavy["mean_distance"] == pytest.approx(sum(pairs) / len(pairs))
+    assert heavy["distances"] == pytest.approx(
+        [pairs.count(n) / len(pairs) for n in range(len(heavy["distances"]))]
     )
-    name, share = heavy.frequent[0]
+    name, share = heavy["frequent"][0]
     assert share == pytest.approx(sum(name in one for one in found) / 12)
-    for row in heavy.energies:
-        energies = [sample.energy_norm for sample in own if len(sample.mutations) == row.count]
-        assert row.samples == len(energies)
-        assert row.mean == pytest.approx(sum(energies) / len(energies))
-        assert row.low <= row.mean <= row.high or row.samples > 1
+    for row in heavy["energies"]:
+        energies = [sample.energy_norm for sample in own if len(sample.mutations) == row["count"]]
+        assert row["samples"] == len(energies)
+        assert row["mean"] == pytest.approx(sum(energies) / len(energies))
+        assert row["low"] <= row["mean"] <= row["high"] or row["samples"] > 1
 
 
 def test_every_format_shows_parents_and_mutations(run):
     report = build([run])
-    heavy = report.runs[0].families[0]
+    heavy = report["runs"][0]["families"][0]
     page, text, data = to_html(report), to_markdown(report), json.loads(to_json(report))
     assert page.count('<svg class="logo"') == 2
     assert 'data-family="1" data-run="0"' in page
-    assert heavy.frequent[0][0] in page
+    assert heavy["frequent"][0][0] in page
     assert "| parent | samples | mutations |" in text
-    assert heavy.frequent[0][0] in text
+    assert heavy["frequent"][0][0] in text
     assert data["runs"][0]["families"][0]["parent"] == "EVQLVESGGG"
     assert data["runs"][0]["samples"][0]["name"] == "heavy"
 
 
 def test_the_logo_has_every_position_and_marks_those_that_change(run):
     report = build([run])
-    families = report.runs[0].families
+    families = report["runs"][0]["families"]
     page = to_html(report)
     assert page.count("<g>") == 16
-    changed = sum(share > 0 for family in families for share in family.changed)
+    changed = sum(share > 0 for family in families for share in family["changed"])
     assert page.count('class="changed"') == changed > 0
-    still = [replace(one, changed=[0.0] * len(one.parent)) for one in families]
-    page = to_html(replace(report, runs=[replace(report.runs[0], families=still)]))
+    still = [one | {"changed": [0.0] * len(one["parent"])} for one in families]
+    page = to_html(report | {"runs": [report["runs"][0] | {"families": still}]})
     assert 'class="changed"' not in page
 
 
 def test_runs_of_words_have_no_families():
     report = build([small_run()])
-    assert report.runs[0].families == []
+    assert report["runs"][0]["families"] == []
     assert "<svg" not in to_html(report).split("<script")[0]
 
 
 def test_many_parents_are_cut_and_it_is_told(model):
     texts = [Record(f"p{number}", "EVQL") for number in range(MOST_PARENTS + 2)]
     run = maskov.sample(model, schedule=Schedule(epochs=1), chains=1, texts=texts)
-    (report,) = build([run]).runs
-    assert len(report.families) == MOST_PARENTS
-    assert any("first 8 of 10 parents" in remark for remark in report.notes)
-    assert report.families[0].mean_distance is None
+    (report,) = build([run])["runs"]
+    assert len(report["families"]) == MOST_PARENTS
+    assert any("first 8 of 10 parents" in remark for remark in report["notes"])
+    assert report["families"][0]["mean_distance"] is None
 
 
 def test_names_and_mutations_cannot_be_more_than_text(run):

@@ -1,14 +1,12 @@
 """`maskov report` as a user calls it."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
 
 import maskov
 from maskov.cli import main
-from maskov.schedules import Schedule
+from maskov.config import Schedule
 from small import random_table
 
 

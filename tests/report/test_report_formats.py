@@ -1,11 +1,8 @@
 """The page, Markdown and JSON: complete in themselves, and harmless whatever a sample says."""
 
-from __future__ import annotations
-
 import json
 import re
 from base64 import b64encode
-from dataclasses import replace
 from hashlib import sha256
 from html.parser import HTMLParser
 
@@ -15,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maskov.ui.report import build, to_html, to_json, to_markdown
-from maskov.ui.report.data import Number
 from maskov.ui.report.formats import json_safe, with_error
 from report_runs import EVIL, evil_run, small_run
 
@@ -71,10 +67,10 @@ _MARKUP = st.lists(st.sampled_from(_SIGNS) | st.text(max_size=5), max_size=8).ma
 @given(_MARKUP)
 def test_no_text_adds_an_element_or_is_changed(harmless, text):
     report, tags = harmless
-    (run,) = report.runs
-    samples = [replace(sample, text=text, source=text) for sample in run.samples]
-    run = replace(run, signature=text, notes=[text], metadata={"by": text}, samples=samples)
-    read = Page(to_html(replace(report, title=text, runs=[run])))
+    (run,) = report["runs"]
+    samples = [sample | {"text": text, "source": text} for sample in run["samples"]]
+    run = run | {"signature": text, "notes": [text], "metadata": {"by": text}, "samples": samples}
+    read = Page(to_html(report | {"title": text, "runs": [run]}))
     assert [tag for tag, _ in read.tags] == tags
     (told,) = read.data["runs"]
     assert {told["signature"], told["notes"][0], told["samples"][0]["text"]} == {text}
@@ -84,9 +80,9 @@ def test_no_text_adds_an_element_or_is_changed(harmless, text):
 def harmless():
     """Return a report, and the elements of its page."""
     report = build([small_run()])
-    (run,) = report.runs
-    run = replace(run, notes=["x"], metadata={"by": "x"})
-    report = replace(report, runs=[run])
+    (run,) = report["runs"]
+    run = run | {"notes": ["x"], "metadata": {"by": "x"}}
+    report = report | {"runs": [run]}
     return report, [tag for tag, _ in Page(to_html(report)).tags]
 
 
@@ -163,4 +159,4 @@ def test_infinities_and_rounding_in_plain_data():
     ],
 )
 def test_a_number_has_the_digits_its_error_allows(value, error, expected):
-    assert with_error(Number("E", value, error)) == expected
+    assert with_error({"name": "E", "value": value, "standard_error": error}) == expected

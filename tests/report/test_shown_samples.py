@@ -1,13 +1,11 @@
 """Samples as reports show them: readable, similar ones together, a few first."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from maskov.runs import Sample
-from maskov.ui.detokenise import detokenised, readable_spans
+from maskov.ui.detokenise import changed_parts, detokenised, readable_spans, spelled
 from maskov.ui.report import build, to_html, to_markdown
 from maskov.ui.report.samples import are_similar, first_samples, shown_samples, similar_groups
 from report_runs import evil_run, small_run
@@ -15,6 +13,22 @@ from report_runs import evil_run, small_run
 WORDS = st.lists(
     st.sampled_from(["the", "##s", ".", ",", "-", "'", '"', "(", ")", "10", "000", "s"])
 )
+
+
+# Words as tokenizers give them, one string for each token.
+SPELLINGS = {
+    "the l ##s ##d , he said .": "the lsd, he said.",
+    'anglo - norman ( or " old " ) and / or': 'anglo-norman (or "old") and/or',
+    "the king ' s men don ' t": "the king's men don't",
+    "it cost $ 10 , 000 in 3 . 5 years": "it cost $10,000 in 3.5 years",
+    "in 2008 , 5 men": "in 2008, 5 men",
+    "- a list": "- a list",
+    "E V Q L V": "EVQLV",
+    "Ġa Ġbird s <mask> Ġ Ġ- Ġb": "a birds <mask> ␣ - b",
+    "▁un believ able ▁. ▁x": "unbelievable . x",
+    "low@@ er case": "lower case",
+    "low er</w> case</w>": "lower case",
+}
 
 
 def made(chain: int, epoch: int, ids: list[int]) -> Sample:
@@ -54,13 +68,34 @@ def test_only_spaces_change_and_each_token_keeps_its_span(tokens):
     assert "".join(spans) == detokenised(text, tokens)
 
 
+@pytest.mark.parametrize(("tokens", "text"), SPELLINGS.items())
+def test_tokens_alone_are_spelled_by_the_marks_of_their_vocabulary(tokens, text):
+    spans = spelled(tokens.split(" "))
+    assert "".join(spans) == text
+    assert len(spans) == len(tokens.split(" "))
+
+
+def test_what_a_step_changes_is_told_in_whole_words():
+    def parts(after, *places):
+        return [(one["from"], one["to"]) for one in changed_parts(before, after.split(), places)]
+
+    before = ["the", "l", "##s", "##d", "is", "a", "part", "."]
+    changed = parts("the l ##ate ##d is a man .", (6, 1, 1), (2, 1, 1))
+    assert changed == [("lsd", "lated"), ("part", "man")]
+    assert parts("the l ##s ##d ##s now is a part .", (4, 0, 2)) == [("lsd", "lsds now")]
+    assert parts("the l ##s ##d is a part . now", (8, 0, 1)) == [("", "now")]
+    assert parts("the l ##s ##d is part .", (5, 1, 0)) == [("a", "")]
+    before = list("EVQ")
+    assert parts("E A Q", (1, 1, 1)) == [("V", "A")]
+
+
 def test_samples_of_a_chain_that_differ_little_share_a_group():
     first = list(range(8))
     changed = [*first[:6], 90, 91]
     other = [90, 91, 92, *first[3:]]
     samples = [made(0, 0, first), made(1, 0, first), made(0, 1, changed), made(0, 2, other)]
     assert similar_groups(samples) == [0, 1, 0, 2]
-    assert [one.group for one in shown_samples(small_run().manifest, samples, [None] * 4)] == [
+    assert [one["group"] for one in shown_samples(small_run().manifest, samples)] == [
         0, 1, 0, 2,
     ]  # fmt: skip
     assert are_similar(first, [*first[:4], 90, *first[4:]])
@@ -73,12 +108,18 @@ def test_the_first_samples_are_the_last_of_chains_and_all_differ():
     manifest = small_run().manifest
     many = [made(chain, epoch, [chain * 10 + epoch] * 8) for epoch in (0, 1) for chain in range(9)]
     found = first_samples(manifest, many)
-    assert [(one.chain, one.epoch) for one in found] == [(0, 2), (2, 2), (4, 2), (6, 2), (8, 2)]
+    assert [(one["chain"], one["epoch"]) for one in found] == [
+        (0, 2),
+        (2, 2),
+        (4, 2),
+        (6, 2),
+        (8, 2),
+    ]
     # One chain that moves slowly: of those that are similar, one.
     slow = [made(0, epoch, [*range(7), epoch // 2]) for epoch in range(10)]
     assert len(first_samples(manifest, slow)) == 1
     far = [made(0, epoch, [epoch] * 8) for epoch in range(10)]
-    assert [one.epoch for one in first_samples(manifest, far)] == [10, 9, 8, 7, 6]
+    assert [one["epoch"] for one in first_samples(manifest, far)] == [10, 9, 8, 7, 6]
     assert first_samples(manifest, []) == []
 
 
@@ -86,11 +127,11 @@ def test_a_report_begins_with_five_samples_that_need_no_script():
     run = small_run(6, 20, thin=1)
     page, text = to_html(build([run])), to_markdown(build([run]))
     top = page[page.index("<main") : page.index('class="cards"')]
-    shown = build([run]).runs[0].first_samples
-    assert len(shown) == len({one.text for one in shown}) > 1
+    shown = build([run])["runs"][0]["first_samples"]
+    assert len(shown) == len({one["text"] for one in shown}) > 1
     for one in shown:
-        assert one.text in top
-        assert f"- {one.text}\n" in text[: text.index("|")]
+        assert one["text"] in top
+        assert f"- {one['text']}\n" in text[: text.index("|")]
     assert "first-samples" not in to_html(build([run], samples=0)).partition("<main")[2]
     assert "<script>window.hacked" not in to_html(build([evil_run()])).partition("<main")[2]
 

@@ -1,7 +1,5 @@
 """Custom constraints, and what is refused; test_same_bytes.py has what runs hold."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, replace
 
@@ -31,7 +29,7 @@ from maskov import (
 )
 from maskov.kernels.registry import kernel_from_data, to_data
 from maskov.moves import LowestConfidence, Resize
-from maskov.runs.rebuild import kernel_of
+from maskov.runs.manifest import kernel_of
 from maskov.testing import check_kernel
 from small import tiny_bert
 

@@ -1,7 +1,5 @@
 """What can go wrong on a machine, and what becomes of a run: docs/reference/faults.md."""
 
-from __future__ import annotations
-
 import json
 import os
 import random
@@ -11,7 +9,6 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -23,7 +20,7 @@ from maskov import Gibbs, Metropolis, Norm, Raw, Run, Schedule, resume, sample
 from maskov.errors import InputError, Interrupted, ModelError, RunError
 from maskov.execution.recorded import RecordedSites
 from maskov.moves import Site
-from maskov.runs import rebuild
+from maskov.runs import manifest
 from maskov.runs.files import locked
 from odd_workers import files
 from small import tiny_bert
@@ -39,7 +36,6 @@ SETTINGS = {
     "thin": 2,
     "resident": 3,
 }
-COMMAND = [sys.executable, "-m", "maskov"]
 
 
 def _stopped(folder: Path, looks: int = 60, kernel=KERNEL, **more) -> list[Path]:
@@ -175,23 +171,6 @@ def test_the_driver_dies_at_any_moment(tmp_path, whole, monkeypatch):
 # Damage.
 
 
-@pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "foreign"])
-def test_a_damaged_checkpoint_is_recognised_and_the_one_before_it_used(damage, tmp_path, whole):
-    newest = _stopped(tmp_path / "run", 90)[-1]
-    content = newest.read_bytes()
-    middle = len(content) // 2
-    newest.write_bytes(
-        {
-            "truncated": content[:middle],
-            "flipped": content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :],
-            "empty": b"",
-            "foreign": b"something else entirely",
-        }[damage]
-    )
-    assert resume(tmp_path / "run", MODEL).damaged == [newest]
-    assert files(tmp_path / "run") == files(whole)
-
-
 @pytest.mark.parametrize("change", ["cut", "removed"])
 @pytest.mark.parametrize("group", ["00000", "00001", "*"])
 def test_a_group_without_a_whole_checkpoint_goes_the_way_again(change, group, tmp_path, whole):
@@ -206,23 +185,6 @@ def test_a_group_without_a_whole_checkpoint_goes_the_way_again(change, group, tm
             file.write_bytes(file.read_bytes()[:-1])
     run = resume(tmp_path / "run", MODEL)
     assert sorted(run.damaged) == (lost if change == "cut" else [])
-    assert files(tmp_path / "run") == files(whole)
-
-
-def test_checkpoints_of_another_run_are_not_taken(tmp_path, whole):
-    """Whole files, but of other chains."""
-    _stopped(tmp_path / "run", 90)
-    other = SETTINGS | {"length": (4, 8), "chains": 6}
-    sample(MODEL, KERNEL, out=tmp_path / "other", checkpoint_every=0, **other)
-    shutil.rmtree(tmp_path / "run" / "checkpoints")
-    shutil.copytree(tmp_path / "other" / "checkpoints", tmp_path / "run" / "checkpoints")
-    kept = files(tmp_path / "run")
-    with pytest.raises(RunError, match=r"'config\.\w+(\.\w+)*' is not what it was"):
-        resume(tmp_path / "run", MODEL)
-    assert files(tmp_path / "run") == kept
-    # Without them it starts again.
-    shutil.rmtree(tmp_path / "run" / "checkpoints")
-    resume(tmp_path / "run", MODEL)
     assert files(tmp_path / "run") == files(whole)
 
 
@@ -250,14 +212,14 @@ def test_a_run_too_large_to_trace_its_tokens_survives_a_stop(tmp_path, monkeypat
     assert sample(MODEL, KERNEL, **SETTINGS).samples == samples
     folder = tmp_path / "run"
     _stopped(folder)
-    assert not (folder / "traces" / "tokens.npy").exists()
     assert not resume(folder, MODEL).damaged
     assert Run.open(folder).samples == samples
-    content = bytearray((folder / "traces" / "kept.npy").read_bytes())
+    assert "tokens" not in Run.open(folder).traces
+    content = bytearray((folder / "tokens.npy").read_bytes())
     content[-1] ^= 1
-    (folder / "traces" / "kept.npy").write_bytes(content)
+    (folder / "tokens.npy").write_bytes(content)
     run = resume(folder, MODEL)
-    assert folder / "traces" / "kept.npy" in run.damaged
+    assert folder / "tokens.npy" in run.damaged
     assert run.samples == samples
 
 
@@ -309,25 +271,6 @@ def test_a_stop_right_after_a_broken_batch_does_not_hide_it(tmp_path, whole, whe
         assert files(tmp_path / "run") == files(whole)
 
 
-def test_out_of_memory_halves_the_batch_and_the_chains_are_the_same():
-    """The same decisions, of which only the rounding could differ."""
-    tight = tiny_bert("red green blue white black", torch.float64)
-    plain = type(tight).hidden_at
-    failed = []
-
-    def narrow(tokens, lengths, place, source):
-        if tokens.shape[0] > 4:
-            failed.append(tokens.shape[0])
-            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
-        return plain(tight, tokens, lengths, place, source)
-
-    expected = sample(tight, KERNEL, **SETTINGS)
-    tight.hidden_at = narrow
-    run = sample(tight, KERNEL, **SETTINGS)
-    assert failed
-    assert [one.ids for one in run.samples] == [one.ids for one in expected.samples]
-
-
 def test_out_of_memory_on_a_single_sequence_is_one_sentence(tmp_path):
     tight = tiny_bert("red green blue white black", torch.float32)
 
@@ -368,7 +311,7 @@ def test_out_of_memory_in_a_recorded_round_is_one_sentence_and_spoils_nothing(
 def test_a_run_goes_on_where_it_began(tmp_path, monkeypatch):
     _stopped(tmp_path / "run", 20)
     asked = []
-    monkeypatch.setattr(rebuild, "load", lambda name, device, *rest: asked.append(device) or MODEL)
+    monkeypatch.setattr(manifest, "load", lambda name, device, *rest: asked.append(device) or MODEL)
     resume(tmp_path / "run")
     assert asked == ["cpu"]
 
@@ -442,81 +385,10 @@ def test_files_of_the_user_are_never_taken_for_leftovers(name, tmp_path):
 
 def test_what_a_cut_off_creation_left_behind_can_be_used_again(tmp_path):
     folder = tmp_path / "run"
-    (folder / "traces").mkdir(parents=True)
+    folder.mkdir()
     (folder / "lock").touch()
     (folder / "manifest.json.tmp").write_text("{")
     assert len(sample(MODEL, Gibbs(), out=folder, **SETTINGS).samples) == 12
-
-
-def test_a_disk_that_fills_up_is_one_sentence_and_the_run_can_go_on(tmp_path, whole, monkeypatch):
-    folder, sync, calls = tmp_path / "run", os.fsync, []
-
-    def full(handle):
-        if (folder / "manifest.json").exists():
-            calls.append(handle)
-        if len(calls) > 12:
-            raise OSError(28, "No space left on device")
-        sync(handle)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", full)
-        with pytest.raises(RunError, match="no space left on device"):
-            sample(MODEL, KERNEL, out=folder, checkpoint_every=0, **SETTINGS)
-    assert not list(folder.rglob("*.tmp"))
-    resume(folder, MODEL)
-    assert files(folder) == files(whole)
-
-
-@lru_cache(maxsize=1)
-def _can_mount() -> bool:
-    done = subprocess.run(
-        ["unshare", "--mount", "sh", "-c", "mount -t tmpfs none /mnt"], capture_output=True
-    )
-    return done.returncode == 0
-
-
-def _on_small_disk(script: str, options: str, tmp_path: Path) -> str:
-    """Run a script on a file system of its own, mounted for it alone; return what it says."""
-    if shutil.which("unshare") is None or not _can_mount():
-        pytest.skip("a file system of its own cannot be mounted here")
-    mount = tmp_path / "disk"
-    mount.mkdir()
-    done = subprocess.run(
-        ["unshare", "--mount", "sh", "-c",
-         f"mount -t tmpfs -o {options} none {mount} && cd {mount} && {script}"],
-        capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
-    assert "Traceback" not in done.stderr, done.stderr
-    return done.stdout + done.stderr
-
-
-@pytest.mark.slow
-def test_a_disk_that_is_full_is_one_sentence_and_with_room_the_run_goes_on(tmp_path):
-    ask = "sample --model untrained --epochs 60 --chains 4 --length 6 --thin 1 --seed 1 -q"
-    maskov_ = " ".join(COMMAND)
-    said = _on_small_disk(
-        f"{maskov_} {ask} --out whole >/dev/null; "
-        "dd if=/dev/zero of=filler bs=1k count=100000 2>/dev/null; rm -rf whole; "
-        f"{maskov_} {ask} --checkpoint-every 0 --out run >/dev/null; echo code $?; "
-        f"rm filler; {maskov_} resume run >/dev/null 2>&1 || {maskov_} {ask} --out run >/dev/null; "
-        f"{maskov_} {ask} --out again >/dev/null; cmp run/samples.jsonl again/samples.jsonl && "
-        "echo same",
-        "size=700k", tmp_path,
-    )  # fmt: skip
-    assert "no space left on device" in said
-    assert "code 2" in said
-    assert "same" in said.split()
-
-
-@pytest.mark.slow
-def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
-    ask = "sample --model untrained --epochs 3 --chains 2 --length 6 --out run -q"
-    said = _on_small_disk(
-        f"mount -o remount,ro {tmp_path / 'disk'}; {' '.join(COMMAND)} {ask}; echo code $?",
-        "size=10m", tmp_path,
-    )  # fmt: skip
-    assert "cannot write the run folder 'run': read-only file system" in said
-    assert "code 2" in said
 
 
 def test_a_run_that_became_read_only_is_one_sentence(tmp_path, monkeypatch):

@@ -1,7 +1,5 @@
 """Texts with frozen tokens, and chains that change their lengths: reports and forgeries."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -11,12 +9,10 @@ from safetensors.torch import load, save
 
 import maskov
 from maskov import Metropolis, Mixture, Norm, Schedule
-from maskov.energies import parse_energy
 from maskov.errors import Interrupted, MaskovError
 from maskov.moves import Resize, Site, Span
-from maskov.rewriting import Rewriter
 from maskov.runs.coordinator import Coordinator
-from maskov.runs.rebuild import rebuild
+from maskov.runs.manifest import rebuild
 from maskov.runs.state import START, read_header, seal
 from maskov.runs.store import Store
 from maskov.tuning.tune import tuned
@@ -76,26 +72,6 @@ def test_a_manifest_with_other_frozen_tokens_is_refused(frozen, tmp_path):
     file.write_text(json.dumps(data))
     with pytest.raises(MaskovError, match="frozen"):
         maskov.resume(folder, MODEL)
-
-
-def test_rewritings_keep_frozen_words(tmp_path):
-    toward = parse_energy("contains('white')")
-    lines = ["red green blue", "green green green", "blue red green red"]
-    rewriter = Rewriter(toward, chains=2, epochs=3)
-
-    def rewrite(folder, **options):
-        return maskov.rewrite(MODEL, lines, rewriter, out=folder, **options)
-
-    found = rewrite(tmp_path / "out", freeze="red")
-    for one in found:
-        assert one.text.split().count("red") >= one.source.split().count("red")
-    assert found[0].text.startswith("red")
-    assert found[2].text.endswith("red")
-    assert rewrite(tmp_path / "out", freeze="red") == found
-    with pytest.raises(MaskovError, match="another inputs"):
-        rewrite(tmp_path / "out", freeze="blue")
-    with pytest.raises(MaskovError, match="occurs in no text"):
-        rewrite(tmp_path / "other", freeze="white")
 
 
 # Forged checkpoints.

@@ -1,7 +1,5 @@
 """Runs with energies of groups and with a burn-in of another energy: what they trace and name."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
@@ -160,14 +158,6 @@ def test_chains_are_the_same_after_a_checkpoint(energy):
 def test_what_cannot_be_is_refused(kernel, schedule, said):
     with pytest.raises(InputError, match=said):
         maskov.sample(MODEL, kernel, Schedule(3, **schedule), chains=1, length=4)
-
-
-def test_early_tests_are_off_for_groups_unless_asked_for():
-    assert Metropolis(Raw()).delayed == maskov.DelayedAcceptance(2)
-    assert Metropolis(Raw(groups=2)).delayed == maskov.DelayedAcceptance(0)
-    asked = maskov.DelayedAcceptance(1)
-    assert Metropolis(Raw(groups=2), delayed=asked).delayed == asked
-    assert Metropolis(Raw(), delayed=asked).with_energy(Raw(groups=2)).delayed == asked
 
 
 def test_parts_of_ones_own_in_burn_in_are_trusted_by_name(tmp_path, monkeypatch):

@@ -1,7 +1,5 @@
 """One table of runs: stopped, given to workers, replayed and read again, each is the same run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -216,7 +214,7 @@ CASES = {
     ),
     "replicas": Case(
         under(ContainsWords(("red",))),
-        {"length": 4, "replicas": 2},
+        {"length": 4, "replicas": (1.0, 0.8)},
         all_samples(lambda words: "red" in words),
     ),
     "a ladder": Case(
@@ -268,7 +266,7 @@ def _few_discarded_chains():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("maskov.tuning.tune._LENGTH_CHAINS", 3)
         patch.setattr("maskov.tuning.tune._LENGTH_STEPS", 8)
-        patch.setattr("maskov.tuning.lengths._MEASURED", 4)
+        patch.setattr("maskov.tuning.tune._MEASURED", 4)
         yield
 
 
@@ -385,7 +383,7 @@ def test_rounds_of_a_gpu_leave_checkpoints_that_are_gone_on_from(name, tmp_path,
         monkeypatch.setattr(Scorer, "slots_for", lambda *_: CASES[name].slots)
 
     def run(folder: Path, **more) -> Run:
-        settings = COMMON | {"schedule": Schedule(6), "chains": 7, "length": (3, 9)} | more
+        settings = COMMON | {"schedule": Schedule(4), "chains": 5, "length": (3, 7)} | more
         return maskov.sample(MODEL, CASES[name].kernel, out=folder, **settings)
 
     run(tmp_path / "whole")
@@ -427,7 +425,7 @@ SAMPLED = {"lengths": "sampled", "epochs": 3, "chains": 2, "pick": "lowest"}
 METHODS = {
     "mh": ("mh", {"epochs": 3, "chains": 2, "lengths": "drawn"}),
     "every epoch kept": ("mh", {"energy": "norm", "epochs": 3, "pick": "lowest"}),
-    "block-mh": ("block-mh", {"epochs": 3, "block": 2, "block_anneal": 0.5}),
+    "block-mh": ("block-mh", {"epochs": 3, "moves": "site(block=2, block_anneal=0.5)"}),
     "gibbs": ("gibbs", {"epochs": 3}),
     "lengths sampled": ("mh", SAMPLED),
     "several lengths": ("mh", {

@@ -1,10 +1,6 @@
 """Runs of translations, with and without a twin: their manifests, commands and refusals."""
 
-from __future__ import annotations
-
-import io
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +10,7 @@ from maskov import TranslationMethod, translate
 from maskov.cli import main
 from maskov.config import ModelSource
 from maskov.errors import Interrupted, RunError
-from maskov.runs.rebuild import load_model
+from maskov.runs.manifest import load_model
 from tiny_translation import SOURCES, save, shelf
 
 MH = TranslationMethod("mh", epochs=5, chains=2, lengths="drawn")
@@ -82,29 +78,6 @@ def test_another_model_is_refused(which, models, tmp_path):
         maskov.resume(tmp_path / "run")
 
 
-@pytest.mark.parametrize("at", [30, 10**6], ids=["stopped", "finished"])
-def test_the_command_goes_on_and_prints(at, model, models, tmp_path, capfd, monkeypatch):
-    whole = translate(model, SOURCES, MH, out=tmp_path / "whole", seed=4, every_chain=True)
-    assert _stopped(models, MH, tmp_path / "run", at) is (at == 30)
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
-    monkeypatch.chdir(tmp_path)
-    for words in (["--json", "-q"], []):
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main(["resume", "run", *words])
-        out, err = capfd.readouterr()
-        assert not ended.value.code
-        assert "Traceback" not in err
-        if not words:
-            assert out.split()[:4] == ["chain", "E_raw", "E_norm", "text"]
-            assert len(out.splitlines()) == 1 + len(whole)
-            continue
-        lines = [json.loads(line) for line in out.splitlines()]
-        assert [(SOURCES[one["template"]], one["text"]) for one in lines] == [
-            (one.source, one.text) for one in whole
-        ]
-
-
 def _call(monkeypatch, capfd, tmp_path, *words):
     (tmp_path / "in.txt").write_text("\n".join(SOURCES) + "\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
@@ -131,21 +104,3 @@ def test_the_command_knows_the_twin_of_the_pair(models, tmp_path, capfd, monkeyp
     assert _call(*call, *pair, *given)[1] == out
     manifest = json.loads((tmp_path / "named" / "manifest.json").read_text(encoding="utf-8"))
     assert f"autoregressive({models / 'tiny-twin'})" in json.dumps(manifest)
-
-
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        ("--pair de-en --energy norm --twin tiny-twin", "makes no use of --twin"),
-        ("--model MODEL --energy norm+autoregressive", "give the languages"),
-        ("--pair de-en --energy autoregressive(tiny-translation)", "is a masked model"),
-        ("--pair de-en --energy autoregressive --pick lowest", "--pick lowest"),
-    ],
-)
-def test_refusals(words, sentence, models, tmp_path, capfd, monkeypatch):
-    monkeypatch.setenv("MASKOV_MODELS", str(models))
-    words = words.replace("MODEL", str(models / "tiny-translation"))
-    code, out, err = _call(monkeypatch, capfd, tmp_path, *words.split())
-    assert (code, out) == (2, "")
-    assert sentence in err
-    assert err.count("\n") == 1

@@ -1,7 +1,5 @@
 """Runs as long as a number of masked passes."""
 
-from __future__ import annotations
-
 import pytest
 
 from maskov import InputError, Metropolis, Mixture, Norm, Raw, Run, Schedule, sample

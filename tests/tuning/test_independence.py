@@ -5,8 +5,6 @@ That holds if the choice is independent of the start and of the random numbers o
 possible choice leaves the target invariant. Each of the three is tested here.
 """
 
-from __future__ import annotations
-
 import pytest
 import torch
 
@@ -32,7 +30,7 @@ def _few_steps(monkeypatch):
     """A dependence on the start is largest where chains make few steps."""
     monkeypatch.setattr("maskov.tuning.tune._LENGTH_CHAINS", 3)
     monkeypatch.setattr("maskov.tuning.tune._LENGTH_STEPS", 8)
-    monkeypatch.setattr("maskov.tuning.lengths._MEASURED", 4)
+    monkeypatch.setattr("maskov.tuning.tune._MEASURED", 4)
 
 
 def _tuned(text: str, seed: int):

@@ -1,7 +1,5 @@
 """The ladder that a run finds: fair swap rates, and nothing of the chains that are kept."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from itertools import pairwise
 

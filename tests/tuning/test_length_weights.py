@@ -1,7 +1,5 @@
 """Weights of lengths that discarded chains find: how even lengths are, and what is said of it."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 
@@ -9,7 +7,7 @@ from maskov import Metropolis, Mixture, Norm, Raw, Schedule, sample
 from maskov.energies.counting import Length, LengthPrior
 from maskov.exact import all_sequences, distribution
 from maskov.moves import Resize, Site
-from maskov.tuning.lengths import EVEN, correction
+from maskov.tuning.tune import EVEN, correction
 from small import random_table
 
 TABLE = random_table((1, 3), size=2)
@@ -31,10 +29,7 @@ def shares(energy, tuning, temperature):
 
 @pytest.mark.parametrize(
     ("energy", "temperature"),
-    [
-        (Norm() + Length(3.0, 0.5), 1.0),
-        pytest.param(Raw(), 0.5, marks=pytest.mark.slow),
-    ],
+    [(Norm() + Length(3.0, 0.5), 1.0), pytest.param(Raw(), 0.5, marks=pytest.mark.slow)],
 )
 def test_lengths_are_about_even_however_short_an_epoch_is(energy, temperature):
     """Within twice the factor that visits of the discarded chains kept; an epoch has two steps."""
@@ -67,7 +62,7 @@ class Told:
 def test_what_was_not_reached_is_said_and_kept(monkeypatch):
     """A few steps are not enough for lengths whose energies are far apart."""
     monkeypatch.setattr("maskov.tuning.tune._LENGTH_STEPS", 4)
-    monkeypatch.setattr("maskov.tuning.lengths._MEASURED", 1)
+    monkeypatch.setattr("maskov.tuning.tune._MEASURED", 1)
     told = Told()
     run = sample(TABLE, kernel(Norm() + Length(1.0, 0.1)), listener=told, **SHORT)
     assert run.manifest.tuning.evenness < EVEN

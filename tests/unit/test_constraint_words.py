@@ -1,16 +1,12 @@
 """Words as tokens: with every kind of tokenizer, and on the command line."""
 
-from __future__ import annotations
-
-import json
-
 import pytest
 import torch
 
 import maskov
 import tiny_models
 from maskov import AllowedTokens, AvoidWords, ContainsWords, MaskedConditional, default_kernel
-from maskov.constraints.words import continues, spellings
+from maskov.constraints.base import continues, spellings
 from maskov.exact import fresh_state
 
 
@@ -90,24 +86,3 @@ def test_residues(models):
         assert "AA" not in letters
         assert letters[0] in "AG"
         assert set(letters[3:6]) <= set("STV")
-
-
-FEW = ["--model", "untrained", "--epochs", 2, "--chains", 3, "--quiet"]
-
-
-def _texts(call, *words: object) -> list[list[str]]:
-    code, out, err = call("sample", *words, *FEW, "--json")
-    assert code == 0, err
-    return [json.loads(line)["text"].split() for line in out.splitlines()]
-
-
-def test_the_command_line(call, tmp_path):
-    texts = _texts(call, "--contains", "river, girl", "--avoid", "the", "--length", "4:6")
-    assert len(texts) == 3
-    assert all({"river", "girl"} <= set(words) and "the" not in words for words in texts)
-    start = ["war", "rain", "girl", "river"]
-    (tmp_path / "texts").write_text(" ".join(start))
-    for moves in ((), ("--moves", "span,insert-delete", "--length-prior", "none")):
-        texts = _texts(call, "--start-text", tmp_path / "texts", "--max-changes", 1, *moves)
-        assert len(texts) == 3
-        assert all(len(set(start) - set(words)) <= 1 for words in texts)

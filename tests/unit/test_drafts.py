@@ -1,7 +1,5 @@
 """Translations that start from drafts: given ones, or those of the autoregressive model."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

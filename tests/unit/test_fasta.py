@@ -1,7 +1,5 @@
 """FASTA files are read as they are found, and refused with the record's name and the place."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

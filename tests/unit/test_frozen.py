@@ -1,7 +1,5 @@
 """Which tokens of a text stay: positions, words, regular expressions and masks."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -89,7 +87,7 @@ def test_words_of_sequences_are_motifs(tmp_path, rule, expected, space):
 )
 def test_refusals(rule, reason):
     with pytest.raises(InputError, match=reason):
-        frozen_positions(MODEL, TEXTS, rule)
+        Layout.of_texts(MODEL, TEXTS, 1, frozen_positions(MODEL, TEXTS, rule))
 
 
 def test_tables_and_other_tokenizers():
@@ -111,14 +109,14 @@ def test_a_sign_for_each_residue(tmp_path):
 
 def test_regions_between_frozen_tokens():
     texts = ["red green blue river bridge 7", "red green"]
-    inputs = inputs_of(MODEL, 20, texts, None, "best", 1, 0, True, ["..#..#", ".."])
+    inputs = inputs_of(MODEL, None, texts, None, "best", 1, 0, True, ["..#..#", ".."])
     layout = layout_of(MODEL, inputs, 1, 0)
     assert layout.region == [[0, 0, -1, 1, 1, -1], [0, 0]]
     assert layout.bounds == [[(1, 4), (1, 4)], [(1, 4)]]
     assert layout.widths == [(4, 10), (1, 4)]
     # Where the model has no room for twice as many, they share what there is.
     long = " ".join(["red"] * 28)
-    inputs = inputs_of(MODEL, 20, [long], None, "best", 1, 0, True, "3,4")
+    inputs = inputs_of(MODEL, None, [long], None, "best", 1, 0, True, "3,4")
     layout = layout_of(MODEL, inputs, 1, 0)
     assert layout.bounds == [[(1, 2), (1, 25)]]
     assert layout.width <= MODEL.max_length

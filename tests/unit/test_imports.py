@@ -4,8 +4,6 @@ Two files call what is above them: the functions of `api`, whose signatures are 
 the methods of a `Run` that show it. Of these, only what is imported with the file counts.
 """
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 
@@ -14,9 +12,9 @@ import maskov
 ROOT = Path(maskov.__file__).parent
 # From the lowest to the highest; those of one line do not import each other.
 LAYERS = [
-    ["types", "errors", "version", "startup"],
+    ["types", "errors", "version"],
     ["shipped"],
-    ["grouping", "parts", "philox", "schedules"],
+    ["config", "parts", "philox"],
     ["random"],
     ["encoders"],
     ["models"],
@@ -24,8 +22,6 @@ LAYERS = [
     ["moves"],
     ["energies"],
     ["kernels"],
-    ["config"],
-    ["defaults"],
     ["diagnostics", "execution"],
     ["exact", "texts"],
     ["starts"],
@@ -37,7 +33,7 @@ LAYERS = [
     ["arguments"],
     ["api"],
     ["plan"],
-    ["filling", "likelihood", "sampling", "scoring"],
+    ["filling", "likelihood", "scoring"],
     ["rewriting", "translation"],
     ["public"],
     ["cli"],

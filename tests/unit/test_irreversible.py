@@ -1,18 +1,10 @@
 """Steps whose way back a truncated proposal rules out are counted, one by one."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 import maskov
-from maskov import (
-    MaskedConditional,
-    Metropolis,
-    Norm,
-    Schedule,
-    Sweep,
-)
+from maskov import MaskedConditional, Metropolis, Norm, Schedule, Sweep
 from maskov.models.scorer import Scorer
 from maskov.moves import Site
 from maskov.random import CounterRng

@@ -1,7 +1,5 @@
 """Which parts of an energy a test knows."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import pytest

@@ -1,7 +1,5 @@
 """`maskov rate`: blind studies for Label Studio and CSV, their results, and agreement."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """What a run keeps: samples, traces, summaries, and the same energies when scored again."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -73,16 +71,6 @@ def test_traces_say_what_happened_at_each_position(lock_step, tmp_path):
     moved = traces["tokens"][1:] != traces["tokens"][:-1]
     assert (moved.sum(2) == traces["novel"][1:]).all()
     assert not (moved & traces["rejected"][1:]).any()
-
-
-def test_positions_of_large_runs_are_not_traced(monkeypatch, tmp_path):
-    monkeypatch.setattr("maskov.runs.store._MOST_PLACES", 4 * 5 * 8 - 1)
-    for out in (None, tmp_path / "run"):
-        run = maskov.sample(
-            MODEL, Metropolis(Raw()), Schedule(epochs=4), chains=5, length=8, out=out
-        )
-        assert "tokens" not in run.traces
-        assert run.traces["steps"].sum() == 4 * 5 * 8
 
 
 def test_a_summary_counts_kept_epochs_and_has_errors_over_chains():

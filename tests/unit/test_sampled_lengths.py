@@ -1,7 +1,5 @@
 """Translations whose length is sampled: starts, bounds, traces, selection, and what is refused."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 
@@ -29,8 +27,8 @@ RESIZING = Metropolis(Norm() + PredictedLength(), Resize())
 def test_lengths_are_short_for_options_that_can_be_given(lengths, usual):
     spelled = TranslationMethod(
         "mh", lengths="searched", start=usual.start, moves=usual.moves, delayed=usual.delayed,
-        energy=usual.energy, epochs=usual.epochs, target_temperature=usual.begin,
-        anneal=usual.anneal, target_floor=usual.floor, force_accept=usual.force_accept,
+        energy=usual.energy, epochs=usual.epochs, force_accept=usual.force_accept,
+        target_temperature=usual.target_temperature,
     )  # fmt: skip
     short = TranslationMethod("mh", lengths=lengths)
     assert short.kernel() == spelled.kernel()
@@ -86,7 +84,7 @@ def test_chains_start_from_mask_predict_at_the_best_of_five_lengths():
 
 
 def test_lengths_change_within_the_bounds_and_are_recorded():
-    hot = replace(METHOD, target_temperature=4.0, anneal=0.0)
+    hot = replace(METHOD, target_temperature=4.0)
     run = run_method(GIVEN, hot, seed=1)
     inputs, lengths = run.manifest.inputs, np.asarray(run.traces["lengths"])
     assert inputs.sampled

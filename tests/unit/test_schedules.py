@@ -1,7 +1,5 @@
 """Schedules: linear with a floor, forced acceptance, burn-in, and what they say of the target."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The ways to translate: their parts, what they refuse, and what they come to on a tiny model."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 
 import pytest
@@ -22,8 +20,8 @@ from maskov import (
     mask_predict,
     translate,
 )
+from maskov.models import autoregressive as writing
 from maskov.moves import Site
-from maskov.translation import autoregressive as writing
 from maskov.translation.api import energies_of, run_method, translations_of
 from maskov.translation.methods import METHODS, energy_per_token, least_risk, lowest
 from tiny_translation import SOURCES, conditional, plain_energies, plain_logits, twin
@@ -33,9 +31,9 @@ KINDS = {"plain": MODEL, "with an end": conditional(target_end=True)}
 # A value of each option that is no default.
 VALUES = {
     "energy": "raw+0.5*norm", "iterations": 4, "length_beam": 3, "epochs": 7, "temperature": 0.5,
-    "target_temperature": 2.0, "anneal": 0.1, "target_floor": 0.3, "force_accept": 1, "block": 3,
-    "block_anneal": 0.5, "chains": 4, "lengths": "drawn", "pick": "lowest", "beam": 2,
-    "length_power": 0.6, "moves": "site,span:2", "delayed": "1,2",
+    "target_temperature": 2.0, "force_accept": 1, "chains": 4, "lengths": "drawn",
+    "pick": "lowest", "beam": 2,
+    "length_power": 0.6, "moves": "site(block=3, block_anneal=0.5)", "delayed": "1,2",
     "start": "mask-predict",
 }  # fmt: skip
 
@@ -98,6 +96,14 @@ def test_the_parts_of_a_method(name):
 
 
 @pytest.mark.parametrize(
+    ("given", "fall"), [(2.0, _fall(2.0, 0.0, 2.0)), (_fall(2.0, 0.1, 0.3), _fall(2.0, 0.1, 0.3))]
+)
+def test_a_target_temperature_is_fixed_or_falls(given, fall):
+    method = TranslationMethod("mh", target_temperature=given)
+    assert method.schedule().target_temperature == fall
+
+
+@pytest.mark.parametrize(
     ("name", "options", "reason"),
     [
         ("beam", {}, "unknown method 'beam'; use one of greedy, mask-predict"),
@@ -109,16 +115,15 @@ def test_the_parts_of_a_method(name):
         ("gibbs", {"epochs": -1}, "--epochs must be at least 1"),
         ("mask-predict", {"iterations": 0}, "--iterations must be at least 1"),
         ("mask-predict", {"length_beam": 0}, "--length-beam must be at least 1"),
-        ("block-mh", {"block": 0}, "--block must be at least 1"),
-        ("block-gibbs", {"block": -2}, "--block must be at least 1"),
+        ("block-mh", {"moves": "site(block=0)"}, "block"),
+        ("block-gibbs", {"moves": "site(block=-2)"}, "block"),
+        ("block-gibbs", {"moves": "span"}, "moves sites"),
+        ("block-mh", {"moves": "site,resize"}, "moves sites"),
         ("ar", {"beam": 0}, "--beam must be at least 1"),
         ("ar", {"length_power": float("nan")}, "--length-power"),
         ("mh", {"temperature": 0.0}, "temperature of 0"),
         ("gibbs", {"temperature": -1.0}, "0 or more"),
         ("mh", {"energy": "heat"}, "unknown energy 'heat'"),
-        ("mh", {"anneal": 0.0, "target_floor": 0.1}, "--target-floor needs --anneal"),
-        ("mh", {"target_floor": 3.0}, "below its floor"),
-        ("mh", {"anneal": -0.1}, "rate must be 0 or more"),
         ("mh", {"target_temperature": 0.0}, "target temperature"),
         ("mh", {"force_accept": -1}, "forced"),
         ("mh", {"energy": "autoregressive(wiki-judge)", "pick": "lowest"}, "--pick lowest"),
@@ -171,7 +176,7 @@ def test_mask_predict_is_a_plain_one(kind, iterations):
 
 def test_block_gibbs_without_chance_and_of_everything_is_greedy():
     cold = TranslationMethod(
-        "block-gibbs", temperature=0.0, block=MODEL.max_length, block_anneal=0.0, epochs=2
+        "block-gibbs", temperature=0.0, moves=f"site(block={MODEL.max_length})", epochs=2
     )
     assert translate(MODEL, SOURCES, cold) == translate(MODEL, SOURCES, TranslationMethod("greedy"))
 
@@ -245,18 +250,6 @@ def test_padding_changes_nothing_that_the_twin_writes(beam, monkeypatch):
     monkeypatch.setattr(writing, "_CPU_UNIT", 8)
     assert writer.translate(SOURCES, beam) == plain
     assert len({len(line) for line in plain}) > 1
-
-
-def test_empty_lines_stay_where_they_are():
-    texts = ["", "red", " \t", "blue green white", ""]
-    found = translate(MODEL, texts, TranslationMethod("mh", epochs=2, chains=2), every_chain=True)
-    assert [one.source for one in found] == ["", "red", "red", " \t", *["blue green white"] * 2, ""]
-    assert [one.chain for one in found] == [0, 0, 1, 0, 0, 1, 0]
-    for one in found:
-        assert bool(one.text) is bool(one.source.strip())
-        assert (one.energy_norm == 0) is not one.source.strip()
-    assert [one.text for one in translate(MODEL, ["", ""])] == ["", ""]
-    assert translate(MODEL, []) == []
 
 
 # Picks.

@@ -1,13 +1,11 @@
 """With `CHECK_TYPES=1`, which one job of every night sets, calls of the package are checked."""
 
-from __future__ import annotations
-
 import os
 
 import pytest
 import torch
 
-from maskov.schedules import Schedule
+from maskov.config import Schedule
 from maskov.types import inside
 
 

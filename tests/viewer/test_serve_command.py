@@ -1,7 +1,5 @@
 """`maskov serve` as a user calls it: addresses, tokens, folders, and what is refused."""
 
-from __future__ import annotations
-
 import re
 import socket
 import sys

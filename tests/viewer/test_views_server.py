@@ -1,7 +1,5 @@
 """What the pages are told, who may ask, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import math
 import re
@@ -12,14 +10,12 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
-from maskov import Run
+from maskov import Run, load
 from maskov.cli import main
 from maskov.ui.viewer import live as live_module
 from maskov.ui.viewer.live import LONGEST_TEXT, MOST_CHAINS, MOST_EPOCHS, LiveRuns, RunRequest
-from maskov.ui.viewer.player import Player
-from maskov.ui.viewer.runs import RunList, id_of
+from maskov.ui.viewer.runs import Player, RunList, id_of
 from maskov.ui.viewer.server import HEADERS, LONGEST_BODY, create_app
-from report_runs import EVIL
 from tiny_translation import SOURCES
 from view_runs import make_expert_run, make_run, make_runs
 
@@ -27,7 +23,7 @@ SMALL = {"model": "untrained", "chains": 2, "length": 6, "epochs": 4, "seed": 1}
 TEXT = {"model": "untrained", "chains": 2, "epochs": 2, "seed": 1}
 BASE = "http://127.0.0.1:8764"
 STATIC = (
-    "views.css", "player.css", "common.js", "tokens.js", "runs.js", "run.js", "player.js",
+    "views.css", "player.css", "common.js", "runs.js", "run.js", "player.js",
     "decision.js", "samples.js", "live.js", "icon.svg", "report.css", "charts.css", "scales.js",
     "drawing.js", "charts.js", "theme.js",
 )  # fmt: skip
@@ -111,10 +107,12 @@ def test_the_overview_is_what_diagnose_and_summary_say(client, runs):
 
 def test_a_chain_is_told_as_it_was_recorded(client, runs):
     traces = Run.open(runs / "mh").traces
+    tokens = np.unique(traces["tokens"]).tolist()
     told = client.get(f"/api/runs/{ids(client)['mh']}/chains/2").json()
-    assert told["tokens"] == traces["tokens"][:, 2].tolist()
+    words = dict(zip(tokens, load("untrained").token_strings(tokens), strict=True))
+    rows = [[words[token] for token in row] for row in traces["tokens"][:, 2].tolist()]
+    assert [[word.strip() for word in row] for row in told["texts"]] == rows
     assert told["energy_raw"] == pytest.approx(traces["energy_raw"][:, 2].tolist())
-    assert set(map(int, told["words"])) == set(np.unique(traces["tokens"][:, 2]).tolist())
     assert told["free"] == [True] * 8
     assert told["source"] is None
 
@@ -151,10 +149,18 @@ def test_the_steps_of_an_epoch_add_up_and_end_where_the_record_does(client, runs
         told = client.get(f"/api/runs/{ids(client)['mh']}/chains/1/epochs/{epoch}").json()
         assert told["agrees"]
         assert told["after"] == traces["tokens"][epoch, 1].tolist()
+        texts = told["texts"]
         for step in told["steps"]:
-            assert all(str(token) in told["words"] for token in step["new"] + step["old"])
+            (part,) = step["parts"]
+            assert (part["first"], part["last"]) == (step["positions"][0], step["positions"][0] + 1)
+            shown = texts[0][part["first"]].strip()
+            assert part["from"] == shown
             if step["repeated"]:
+                assert part["to"] == shown
                 continue
+            if step["accepted"]:
+                del texts[0]
+                assert part["to"] == texts[0][part["first"]].strip()
             decided += 1
             fall = (step["energy_old"] - step["energy_new"]) / told["temperature"]
             ratio = fall + step["log_q_reverse"] - step["log_q_forward"]
@@ -268,11 +274,6 @@ def test_every_response_carries_the_headers(client):
     assert "unsafe" not in HEADERS["Content-Security-Policy"]
 
 
-@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "10.0.0.1:8764", ""])
-def test_on_loopback_only_this_machine_is_answered(client, host):
-    assert client.get("/api/runs", headers={"Host": host}).status_code == 400
-
-
 def test_there_is_nothing_without_the_token(served):
     token = "a-token-of-some-length"
     client = served(token=token)
@@ -344,7 +345,8 @@ def test_a_run_is_started_watched_and_afterwards_a_run_like_any_other(client, tm
     assert all({"river", "long"} <= set(sample.tokens) for sample in run.samples)
     assert ids(client)[seen["name"]] == seen["id"]
     last = {one.chain: one.tokens for one in run.samples if one.epoch == 3}
-    assert {chain["chain"]: chain["words"] for chain in seen["chains"]} == last
+    words = {one["chain"]: [word.strip() for word in one["words"]] for one in seen["chains"]}
+    assert words == last
     told = client.get(f"/api/runs/{seen['id']}/chains/1/epochs/3").json()
     assert told["agrees"]
 
@@ -477,17 +479,6 @@ def test_the_form_offers_what_the_server_takes(client):
     chains = offered["fields"]["chains"]
     assert (chains["default"], chains["minimum"], chains["maximum"]) == (6, 1, MOST_CHAINS)
     assert offered["fields"]["model"]["default"] == "wiki-small"
-
-
-def test_markup_in_a_run_is_told_as_text(served, tmp_path):
-    make_run(tmp_path / "evil")
-    file = tmp_path / "evil" / "manifest.json"
-    manifest = json.loads(file.read_text())
-    file.write_text(json.dumps({**manifest, "signature": EVIL, "notes": [EVIL]}))
-    client = served([tmp_path / "evil"])
-    response = client.get(f"/api/runs/{ids(client)['evil']}")
-    assert response.headers["content-type"] == "application/json"
-    assert response.json()["signature"] == EVIL
 
 
 # Cards and forms.

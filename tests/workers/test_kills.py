@@ -1,7 +1,5 @@
 """Fifty kills -9 at random moments, of drivers and of workers: the same bytes in the end."""
 
-from __future__ import annotations
-
 import random
 import signal
 import subprocess

@@ -1,20 +1,9 @@
 """What a run comes to does not depend on who took which turn, when, and how often."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 
-from maskov import (
-    Gibbs,
-    Metropolis,
-    Norm,
-    Raw,
-    Schedule,
-    Workers,
-    resume,
-    sample,
-)
+from maskov import Gibbs, Metropolis, Norm, Raw, Schedule, Workers, resume, sample
 from maskov.cli import main
 from maskov.errors import InputError, Interrupted
 from maskov.models import scorer

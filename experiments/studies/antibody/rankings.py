@@ -13,9 +13,9 @@ import torch
 
 import maskov
 from maskov import MaskedConditional, Metropolis, Record, Schedule, Site
+from maskov.config import LinearSchedule
 from maskov.energies.counting import Hamming
 from maskov.models import MaskedModel
-from maskov.schedules import LinearSchedule
 from maskov.types import Tensor
 
 LETTERS = "ACDEFGHIKLMNPQRSTVWY"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from maskov import LinearSchedule
 from maskov.translation.methods import SAMPLED, TranslationMethod, least_risk, lowest, lowest_target
 from maskov.types import Sample
 
@@ -17,8 +18,8 @@ TWIN_WEIGHT = 0.5
 _SAMPLED = TranslationMethod("mh", lengths="sampled", chains=CHAINS, pick="lowest")
 # The settings of the paper's Table 5, written out.
 _PAPER = TranslationMethod(
-    "mh", energy="raw", moves="site", epochs=33, temperature=0.8, target_temperature=1.0,
-    anneal=0.02, target_floor=0.01, force_accept=2, lengths="best", start="greedy",
+    "mh", energy="raw", moves="site", epochs=33, temperature=0.8, force_accept=2,
+    target_temperature=LinearSchedule(1.0, 0.02, 0.01), lengths="best", start="greedy",
 )  # fmt: skip
 
 # Spans at the length of mask-predict's best candidate, from which they start.
@@ -88,6 +89,10 @@ def _ways(name: str, method: TranslationMethod) -> dict[str, System]:
     }
 
 
+def _falling(start: float, fall: float) -> LinearSchedule:
+    return LinearSchedule(start, fall, SAMPLED.target_temperature.floor)
+
+
 def variants(twin: str | None = None) -> dict[str, System]:
     """Return variants of the chains with sampled lengths, to choose their settings."""
     one = replace(_SAMPLED, chains=1)
@@ -103,16 +108,16 @@ def variants(twin: str | None = None) -> dict[str, System]:
         methods["from the twin's translation"] = started
         for begin, fall in ((0.2, 0.01), (0.05, 0.0)):
             name = f"from the twin's translation, T = {begin}"
-            methods[name] = replace(started, target_temperature=begin, anneal=fall)
+            methods[name] = replace(started, target_temperature=_falling(begin, fall))
     methods |= {
         "searched length": _SEARCHED,
-        "from T = 1": replace(one, target_temperature=1.0, anneal=0.05),
-        "from T = 0.2": replace(one, target_temperature=0.2, anneal=0.01),
-        "40 epochs": replace(one, epochs=40, anneal=SAMPLED.anneal / 2),
+        "from T = 1": replace(one, target_temperature=_falling(1.0, 0.05)),
+        "from T = 0.2": replace(one, target_temperature=_falling(0.2, 0.01)),
+        "40 epochs": replace(one, epochs=40, target_temperature=_falling(0.5, 0.02)),
         "five lengths": replace(
             _SAMPLED, lengths="top", energy=SAMPLED.energy, moves=SAMPLED.moves,
             start="mask-predict", delayed="2", force_accept=0, epochs=SAMPLED.epochs,
-            target_temperature=SAMPLED.begin, anneal=SAMPLED.anneal, target_floor=SAMPLED.floor,
+            target_temperature=SAMPLED.target_temperature,
         ),
     }  # fmt: skip
     found = {name: System(method) for name, method in methods.items()}

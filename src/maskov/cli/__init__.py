@@ -12,13 +12,12 @@ from typing import Annotated
 import typer
 
 from maskov.cli.chains import infill, resume, rewrite, sample, translate
-from maskov.cli.commands import HELP, Command, CommandGroup, runnable
+from maskov.cli.commands import HELP, INTERRUPTED, Command, CommandGroup, runnable
 from maskov.cli.evaluating import evaluate, evidence, rate, score
 from maskov.cli.inspecting import diagnose, models, report, serve, verify
 from maskov.cli.output import say
 from maskov.errors import MaskovError
 from maskov.options import reason_of
-from maskov.startup import INTERRUPTED
 from maskov.version import __version__
 
 app = typer.Typer(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from maskov.plan import Plan
     from maskov.rewriting import Rewriting
     from maskov.runs import Run
-    from maskov.runs.task_runner import Listener
+    from maskov.runs.coordinator import Listener
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="no progress", rich_help_panel=RUN)]
 TopK = Annotated[
@@ -76,13 +76,14 @@ def _run(given: dict[str, Any], json: bool, quiet: bool, top_k: int | None = Non
 @command_of(api.resume)
 def resume(given: dict[str, Any], json: Json = False, quiet: Quiet = False) -> None:
     """Continue a run that was stopped, from its last checkpoint."""
-    from maskov.sampling import finished, plan_of_folder
+    from maskov.plan import plan_of_folder
+    from maskov.runs import Run
 
-    run = finished(**given)
-    if run is not None:
-        _print(run, None, json, quiet)
+    found = plan_of_folder(**given)
+    if isinstance(found, Run):
+        _print(found, None, json, quiet)
     else:
-        _carry_out(plan_of_folder(**given), json, quiet)
+        _carry_out(found, json, quiet)
 
 
 @command_of(api.rewrite, model=DEFAULT_MODEL)
@@ -136,8 +137,8 @@ def _left(given: dict[str, Any], command: str) -> Callable[[], str]:
 
 def _carry_out(plan: Plan, json: bool, quiet: bool, top_k: int | None = None) -> None:
     """Carry out a plan and print what comes of it."""
-    from maskov.runs.rebuild import own_parts
-    from maskov.sampling import execute
+    from maskov.plan import execute
+    from maskov.runs.manifest import own_parts
 
     config = plan.manifest.config
 
@@ -148,14 +149,20 @@ def _carry_out(plan: Plan, json: bool, quiet: bool, top_k: int | None = None) ->
         return f"stopped and saved; continue with: maskov resume {plan.out}{trust}"
 
     epochs, most = config.schedule.epochs, config.until is not None
-    with _watched(plan.model, epochs, quiet, left, most) as watch:
+    unit = "point" if plan.manifest.particles else "epoch"  # of the path of a population
+    with _watched(plan.model, epochs, quiet, left, most, unit) as watch:
         run = execute(plan, *watch)
     _print(run, plan.model, json, quiet, top_k)
 
 
 @contextmanager
 def _watched(
-    model: MaskedModel, epochs: int, quiet: bool, left: Callable[[], str], most: bool = False
+    model: MaskedModel,
+    epochs: int,
+    quiet: bool,
+    left: Callable[[], str],
+    most: bool = False,
+    unit: str = "epoch",
 ) -> Iterator[tuple[Listener | None, Callable[[], bool]]]:
     """Yield who listens and who asks to stop: a view of the work, and signals that end it softly.
 
@@ -165,7 +172,7 @@ def _watched(
 
     with stop_on_signals() as stop:
         try:
-            with progress_for(model, epochs, quiet, most) or nullcontext() as view:
+            with progress_for(model, epochs, quiet, most, unit) as view:
                 yield view, watched_stop(stop, view)
         except (Interrupted, KeyboardInterrupt):
             say(left())

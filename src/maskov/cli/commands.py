@@ -18,9 +18,10 @@ from typer.core import TyperCommand, TyperGroup
 from maskov.cli.output import say
 from maskov.errors import InputError
 from maskov.options import Opt, hints_of
-from maskov.startup import INTERRUPTED, imported
 
 P = ParamSpec("P")
+# What a shell reports for a process that SIGINT ended.
+INTERRUPTED = 128 + signal.SIGINT
 # What a command line can give by itself; the rest is text that an option reads.
 _PLAIN = (bool, int, float, str, Path)
 Json = Annotated[bool, typer.Option("--json", help="JSON lines on standard output")]
@@ -141,7 +142,6 @@ def runnable(command: Callable[P, None]) -> Callable[P, None]:
         import_module("maskov.public")
         import torch
 
-        imported()
         before = torch.get_num_threads()
         torch.set_num_threads(1)
         try:

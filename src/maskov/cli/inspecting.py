@@ -177,8 +177,7 @@ def serve(
     """
     try:
         from maskov.ui.viewer.live import LiveRuns
-        from maskov.ui.viewer.player import Player
-        from maskov.ui.viewer.runs import RunList
+        from maskov.ui.viewer.runs import Player, RunList
         from maskov.ui.viewer.server import LOOPBACK, create_app, listen
         from maskov.ui.viewer.server import serve as serve_app
     except ImportError as error:

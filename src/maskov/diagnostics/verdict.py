@@ -155,7 +155,7 @@ def times_longer(r_hat: float | None, ess: float, needed: float) -> float:
 def mixing_options(manifest: Manifest) -> list[str]:
     """Return the options of the command that may mix better, by what the run has not tried."""
     schedule, kernel = manifest.schedule, str(manifest.config.kernel).lower()
-    conditional = _inside(_inside(manifest.config.kernel, "move"), "conditional")
+    conditional = part_of(manifest.config.kernel, "move", "conditional")
     truncated = conditional.get("top_k") is not None or conditional.get("top_p", 1.0) < 1
     metropolis = manifest.kernel == "mh"
     options = {
@@ -167,9 +167,11 @@ def mixing_options(manifest: Manifest) -> list[str]:
     return [option for option, untried in options.items() if untried]
 
 
-def _inside(data: Any, name: str) -> dict[str, Any]:
-    part = data.get(name) if isinstance(data, dict) else None
-    return part if isinstance(part, dict) else {}
+def part_of(description: Any, *names: str) -> dict[str, Any]:
+    """Return a part of a part, as it is described, if there is one of that name."""
+    for name in names:
+        description = description.get(name) if isinstance(description, dict) else None
+    return description if isinstance(description, dict) else {}
 
 
 def _no_target(manifest: Manifest) -> Verdict | None:
@@ -200,7 +202,7 @@ def _no_numbers(manifest: Manifest, energies: Mapping[str, EnergyFigures]) -> Ve
     draws, schedule = min(energy.draws for energy in energies.values()), manifest.schedule
     twice = schedule.burn_in + 2 * max(schedule.epochs - schedule.burn_in, 1)
     if draws < MIN_DRAWS:
-        from maskov.defaults import BURN_IN  # imports torch
+        from maskov.config import BURN_IN  # imports torch
 
         # A longer run may burn in for longer.
         enough = max(2 * schedule.epochs, max(schedule.burn_in, BURN_IN) + MIN_DRAWS)

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import torch
 
+from maskov.config import Schedule
 from maskov.errors import InputError
 from maskov.kernels.base import Kernel
 from maskov.models.scorer import Scorer
 from maskov.random import Rng
-from maskov.schedules import Schedule
 from maskov.types import Chains, StepInfo
 
 

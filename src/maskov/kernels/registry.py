@@ -13,6 +13,7 @@ from inspect import signature
 from types import MappingProxyType
 from typing import Any
 
+from maskov.config import LinearSchedule
 from maskov.constraints import (
     AllowedTokens,
     AvoidWords,
@@ -27,8 +28,7 @@ from maskov.energies.stages import DelayedAcceptance
 from maskov.errors import InputError
 from maskov.kernels.base import Kernel
 from maskov.kernels.compose import Exchange, Mixture
-from maskov.kernels.gibbs import Gibbs, mask_predict
-from maskov.kernels.metropolis import Metropolis
+from maskov.kernels.metropolis import Gibbs, Metropolis, mask_predict
 from maskov.kernels.population import Draws, Population
 from maskov.moves import (
     INSERT_DELETE,
@@ -43,6 +43,7 @@ from maskov.moves import (
 )
 from maskov.parts import (
     importable,
+    is_built_in,
     is_import_path,
     is_plain,
     load_part,
@@ -52,7 +53,6 @@ from maskov.parts import (
     recipe_of,
     split_outside,
 )
-from maskov.schedules import LinearSchedule
 
 KERNELS = ("mh", "gibbs", "mask-predict")
 # Sizes of the windows of spans by default: single sites, two and three neighbours.
@@ -101,7 +101,7 @@ def to_data(part: Any) -> Any:
 def _energy_text(part: Energy) -> str:
     """Return how to build a part of an energy again, whatever the part calls itself."""
     inner = getattr(part, "function", part)
-    if type(inner).__module__.partition(".")[0] == "maskov":
+    if is_built_in(inner):
         return str(part)
     if recipe_of(inner) is None:
         raise not_reproducible(inner)
@@ -261,12 +261,13 @@ def parse_sizes(given: int | str | tuple[int, ...]) -> tuple[int, ...]:
         ) from None
 
 
-# Moves as text such as `site:1,span:2`, or a list of names and objects, alone or with a weight.
-Moves = str | Sequence[str | Move | tuple[str | Move, float]]
+# Moves as text such as `site:1,span:2`, an object, or a list of both, alone or with a weight.
+Moves = str | Move | Sequence[str | Move | tuple[str | Move, float]]
 
 
 def listed_moves(given: Moves) -> list[tuple[str | Move, float]]:
     """Return each move, as text or an object, and the weight written with it."""
+    given = (given,) if isinstance(given, Move) else given
     entries = split_outside(given, ",") if isinstance(given, str) else given
     pairs = ((one, 1.0) if isinstance(one, str | Move) else one for one in entries)
     return [(move, float(weight)) for move, weight in pairs]

@@ -14,9 +14,18 @@ from dataclasses import dataclass, replace
 import torch
 
 from maskov.errors import Interrupted, ModelError
-from maskov.grouping import groups_with, masked_with
 from maskov.models.base import MaskedModel, Queries
-from maskov.types import Bool, Chains, Float, Int, PassCache, Sequences, Tensor
+from maskov.types import (
+    Bool,
+    Chains,
+    Float,
+    Int,
+    PassCache,
+    Sequences,
+    Tensor,
+    groups_with,
+    masked_with,
+)
 
 # On a CPU a batch should fit the caches; on a GPU it should fill the device.
 _CPU_BYTES = 64 * 2**20

@@ -11,7 +11,7 @@ from maskov.energies import Norm
 from maskov.errors import InputError, refuse
 from maskov.fasta import Record, spelled, with_blanks
 from maskov.models import MaskedModel
-from maskov.models.conditional.model import (
+from maskov.models.conditional import (
     DRAFTED,
     SEARCHED,
     ConditionalModel,
@@ -27,7 +27,7 @@ from maskov.texts import Mask, frozen_positions, read_text
 
 def inputs_of(
     model: MaskedModel,
-    length: int | tuple[int, int],
+    length: tuple[int, int] | None,
     texts: Sequence[str | Record] | None,
     templates: Sequence[str | Record] | None,
     lengths: str,
@@ -80,16 +80,16 @@ def inputs_of(
         held = frozen_positions(model, lines, frozen, names is not None)
         if not sampled:
             return Inputs(texts=lines, names=names, frozen=held)
-        bounds = None if isinstance(length, int) else length
-        if held is not None and bounds is not None:
+        if held is not None and length is not None:
             raise InputError(
                 "between frozen tokens each stretch has a length of its own: drop --length."
             )
-        return Inputs(texts=lines, length=bounds, sampled=True, names=names, frozen=held)
+        return Inputs(texts=lines, length=length, sampled=True, names=names, frozen=held)
     if templates is not None:
         lines, names = named_texts(model, templates, blanks=True)
         return Inputs(templates=lines, sampled=sampled, names=names)
-    shortest, longest = (length, length) if isinstance(length, int) else length
+    assert length is not None
+    shortest, longest = length
     draw_lengths(model, shortest, longest, 1, seed)  # refuses what is not a range
     if sampled and shortest == longest:
         raise InputError(

@@ -107,7 +107,7 @@ class Run:
         The model that the run names is loaded to spell them, unless it is given.
         """
         from maskov.filling import fills_of_run
-        from maskov.runs.rebuild import load_model
+        from maskov.runs.manifest import load_model
 
         if self.manifest.inputs.templates is None:
             raise InputError("this run has no templates, so nothing was filled.")

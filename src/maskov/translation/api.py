@@ -11,23 +11,20 @@ from typing import Any
 import torch
 
 from maskov import api
-from maskov.arguments import Arguments, arguments_of
+from maskov.arguments import Arguments, arguments_of, workers_of
 from maskov.energies import Norm, Raw, parse_energy
-from maskov.energies.autoregressive import AutoregressiveTranslation
 from maskov.energies.networks import Loading
+from maskov.energies.other_models import AutoregressiveTranslation
 from maskov.errors import InputError, refuse
-from maskov.models import choose_device
+from maskov.models.autoregressive import DEFAULT_BEAM, AutoregressiveTranslator
 from maskov.models.checkpoint import translation_folder
-from maskov.models.conditional.model import ConditionalModel
+from maskov.models.conditional import ConditionalModel
 from maskov.models.scorer import Scorer
-from maskov.options import parse_model
-from maskov.plan import load_source, plan, workers_of
+from maskov.plan import execute, plan
 from maskov.runs import Run, Sample
+from maskov.runs.coordinator import Listener
 from maskov.runs.store import Store
-from maskov.runs.task_runner import Listener
-from maskov.sampling import execute
 from maskov.texts import read_text
-from maskov.translation.autoregressive import DEFAULT_BEAM, AutoregressiveTranslator
 from maskov.translation.methods import (
     DEFAULT_LENGTHS,
     DRAFTS,
@@ -90,9 +87,8 @@ def plan_translation(**given: Any) -> Task:
     asked = arguments_of(api.translate, given, *kinds)
     if asked.texts is None:
         raise InputError("there is nothing to translate: give `texts`, a list.")
-    loaded = asked.model if isinstance(asked.model, ConditionalModel) else None
-    if loaded is not None:
-        asked.refuse_both("a model that is loaded", "pair", "device", "precision")
+    if isinstance(asked.model, ConditionalModel):
+        asked.refuse_both("a model that is loaded", "pair")
     method = asked.method
     if isinstance(method, TranslationMethod):
         asked.refuse_both("a TranslationMethod", *OPTIONS)
@@ -102,21 +98,20 @@ def plan_translation(**given: Any) -> Task:
     _check_used(asked, method, workers)
     if asked.out is not None:
         Store.check_free(asked.out)
-    source = asked.source
-    if loaded is None:
-        source = source or parse_model(named_model(asked.model, asked.pair, "translation"))
-    device = choose_device(asked.device) if loaded is None else loaded.device
-    model = loaded or load_source(source, device, asked.precision)
+    if not isinstance(asked.model, ConditionalModel):
+        asked.model = named_model(asked.model, asked.pair, "translation")
+    given_model = asked.given_model()
+    model = given_model.load(asked.precision)
     if not isinstance(model, ConditionalModel):
         raise InputError(f"'{model.name}' is not a translation model: it has no source.")
     twin = asked.twin if isinstance(asked.twin, AutoregressiveTranslator) else None
     if method.needs_twin and twin is None and (asked.twin or asked.pair) is not None:
         name = named_model(asked.twin, asked.pair, "twin")
         folder = translation_folder(name, download=True) or Path(name)
-        twin = AutoregressiveTranslator.load(folder, device, name)
+        twin = AutoregressiveTranslator.load(folder, given_model.device, name)
     names = ("seed", "out", "token_budget", "resident")
     settings = {name: getattr(asked, name) for name in names}
-    settings |= {"workers": workers, "source": source}
+    settings |= {"workers": workers, "source": given_model.source}
     return Task(model, asked.texts, method, twin, asked.every_chain, asked.drafts, settings)
 
 

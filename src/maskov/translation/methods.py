@@ -10,28 +10,29 @@ from pathlib import Path
 import torch
 
 from maskov.arguments import Arguments
+from maskov.config import LinearSchedule, Schedule
 from maskov.energies import parse_energy
-from maskov.energies.autoregressive import AutoregressiveTranslation
 from maskov.energies.counting import PredictedLength
 from maskov.energies.networks import Loading
+from maskov.energies.other_models import AutoregressiveTranslation
 from maskov.energies.registry import weighted_terms
 from maskov.energies.stages import parse_delayed
 from maskov.errors import InputError, ModelError, refuse
 from maskov.evaluation.translation import most_alike
 from maskov.kernels import Kernel
 from maskov.kernels.registry import Moves, named_kernel, parse_moves
-from maskov.models.conditional.model import RULES
-from maskov.moves import MaskedConditional, Resize, Site, Sweep
+from maskov.models.conditional import RULES
+from maskov.moves import MaskedConditional, Move, Resize, Site
 from maskov.options import findable
-from maskov.schedules import LinearSchedule, Schedule
 from maskov.shipped import model_for
 from maskov.starts import STARTS
 from maskov.types import Sample
 
 _CHAINS = {"epochs", "temperature", "chains", "lengths", "pick", "start"}
 _MOVES = {"moves", "delayed"}
-_TARGET = {"energy", "target_temperature", "anneal", "target_floor", "force_accept"}
-_BLOCKS = {"block", "block_anneal"}
+_TARGET = {"energy", "target_temperature", "force_accept"}
+# The moves of methods with blocks.
+_BLOCKS = "site(block=4, block_anneal=0.2)"
 PICKS = ("last", "lowest", "mbr")
 # Energies that compare translations of different lengths.
 _COMPARING = (PredictedLength, AutoregressiveTranslation)
@@ -44,9 +45,9 @@ METHODS: dict[str, set[str]] = {
     "greedy": set(),
     "mask-predict": {"iterations", "length_beam"},
     "gibbs": _CHAINS,
-    "block-gibbs": _CHAINS | _BLOCKS,
+    "block-gibbs": _CHAINS | {"moves"},
     "mh": _CHAINS | _TARGET | _MOVES,
-    "block-mh": _CHAINS | _TARGET | _BLOCKS,
+    "block-mh": _CHAINS | _TARGET | {"moves"},
     "ar": {"beam", "length_power"},
 }
 
@@ -64,13 +65,11 @@ class _Defaults:
     delayed: str
     start: str
     epochs: int
-    begin: float
-    anneal: float
-    floor: float
+    target_temperature: LinearSchedule
     force_accept: int
 
 
-_PAPER = _Defaults("raw", "site", "1,3,9", "greedy", 33, 1.0, 0.02, 0.01, 8)
+_PAPER = _Defaults("raw", "site", "1,3,9", "greedy", 33, LinearSchedule(1.0, 0.02, 0.01), 8)
 # The weight was chosen on held-out pairs; the rest is a first guess (experiments/LOG.md).
 SAMPLED = _Defaults(
     energy="norm+0.5*predicted_length",
@@ -78,9 +77,7 @@ SAMPLED = _Defaults(
     delayed="2",
     start="mask-predict",
     epochs=12,
-    begin=0.5,
-    anneal=0.04,
-    floor=0.05,
+    target_temperature=LinearSchedule(0.5, 0.04, 0.05),
     force_accept=0,
 )
 # At the length of mask-predict's best candidate, or of a draft, which chains start from.
@@ -116,12 +113,8 @@ class TranslationMethod:
     length_beam: int | None = None
     epochs: int | None = None
     temperature: float | None = None
-    target_temperature: float | None = None
-    anneal: float | None = None
-    target_floor: float | None = None
+    target_temperature: float | LinearSchedule | None = None
     force_accept: int | None = None
-    block: int | None = None
-    block_anneal: float | None = None
     chains: int | None = None
     lengths: str | None = None
     pick: str | None = None
@@ -137,7 +130,7 @@ class TranslationMethod:
         given = {field.name for field in fields(self) if getattr(self, field.name) is not None}
         unused = sorted(given - METHODS[self.name] - {"name"})
         known = {"lengths": (*RULES, "sampled"), "start": _STARTS, "pick": PICKS}
-        counts = ("iterations", "length_beam", "beam", "chains", "epochs", "block")
+        counts = ("iterations", "length_beam", "beam", "chains", "epochs")
         refuse(
             (
                 bool(unused),
@@ -149,6 +142,10 @@ class TranslationMethod:
                     f"unknown --{name} '{getattr(self, name)}'; use one of {', '.join(words)}.",
                 )
                 for name, words in known.items()
+            ),
+            (
+                self._blocks and not all(isinstance(move, Site) for move in self._moves),
+                f"the method '{self.name}' moves sites: write --moves '{_BLOCKS}'.",
             ),
             (
                 self.lengths == "sampled" and not self._resizes,
@@ -223,12 +220,21 @@ class TranslationMethod:
 
     @property
     def chosen_moves(self) -> Moves:
-        """The moves of `mh`; other methods have single sites or blocks."""
-        return self._usual.moves if self.moves is None else self.moves
+        """The moves; methods other than `mh` have single sites or blocks."""
+        usual = _BLOCKS if self._blocks else self._usual.moves
+        return usual if self.moves is None else self.moves
+
+    @property
+    def _blocks(self) -> bool:
+        return self.name.startswith("block-")
+
+    @property
+    def _moves(self) -> tuple[Move, ...]:
+        return parse_moves(self.chosen_moves)[0]
 
     @property
     def _resizes(self) -> bool:
-        return any(isinstance(move, Resize) for move in parse_moves(self.chosen_moves)[0])
+        return any(isinstance(move, Resize) for move in self._moves)
 
     @property
     def from_drafts(self) -> bool:
@@ -272,8 +278,6 @@ class TranslationMethod:
             return named_kernel("mask-predict", iterations=self.sweeps)
         conditional = MaskedConditional(0.8 if self.temperature is None else self.temperature)
         moves, weights, _ = parse_moves(self.chosen_moves, conditional)
-        if "block" in METHODS[self.name]:
-            moves = (Site(conditional, Sweep(block=self.block or 4)),)
         name = self.name.removeprefix("block-")
         energy, early = parse_energy(self.target, loading=loading), self.delayed
         # Blocks, and energies of groups, have the usual early tests.
@@ -285,23 +289,17 @@ class TranslationMethod:
 
     def schedule(self) -> Schedule:
         """Return the schedule of the method."""
-        block = None
-        if "block" in METHODS[self.name]:
-            fall = 0.2 if self.block_anneal is None else self.block_anneal
-            block = LinearSchedule(float(self.block or 4), fall, 1.0)
-        if "anneal" not in METHODS[self.name]:
+        _, _, block = parse_moves(self.chosen_moves)
+        if "target_temperature" not in METHODS[self.name]:
             return Schedule(epochs=self.sweeps, block=block)
-        usual = self._usual
-        begin = usual.begin if self.target_temperature is None else self.target_temperature
-        fall = usual.anneal if self.anneal is None else self.anneal
-        if self.target_floor is not None and fall == 0:
-            raise InputError("--target-floor needs --anneal above 0.")
-        floor = begin if fall == 0 else min(begin, usual.floor)
-        floor = floor if self.target_floor is None else self.target_floor
+        usual, heat = self._usual, self.target_temperature
+        heat = usual.target_temperature if heat is None else heat
         forced = usual.force_accept if self.force_accept is None else self.force_accept
         return Schedule(
             epochs=self.sweeps,
-            target_temperature=LinearSchedule(begin, fall, floor),
+            target_temperature=heat
+            if isinstance(heat, LinearSchedule)
+            else LinearSchedule(heat, 0.0, heat),
             block=block,
             force_accept=min(forced, self.sweeps),
         )

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from maskov.diagnostics.verdict import measured, shown
+from maskov.diagnostics.verdict import measured
 from maskov.errors import InputError
 from maskov.runs.result import Run
-from maskov.ui.escaping import printable
+from maskov.ui.report.formats import templates
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -50,11 +49,13 @@ def _draw_energies(axes: Any, run: Run) -> None:
     epochs = np.arange(1, done + 1)[traced]
     for chain in range(min(energy.shape[1], _MOST_LINES)):
         axes.plot(epochs, energy[traced, chain], color="tab:blue", alpha=0.25, linewidth=0.8)
-    axes.plot(epochs, energy[traced].mean(1), color="black", label="mean of all chains")
-    burn_in = manifest.burn_in(done)
-    if burn_in:
-        axes.axvspan(0.5, burn_in + 0.5, color="0.9", label="burn-in")
-    axes.set(xlabel="epoch", ylabel=f"energy {name}", title=manifest.config.model.name)
+    unit, time, before = "chains", "epoch", "burn-in"
+    if manifest.particles:
+        unit, time, before = "particles", "point of the path", "before the target"
+    axes.plot(epochs, energy[traced].mean(1), color="black", label=f"mean of all {unit}")
+    if burn_in := manifest.burn_in(done):
+        axes.axvspan(0.5, burn_in + 0.5, color="0.9", label=before)
+    axes.set(xlabel=time, ylabel=f"energy {name}", title=manifest.config.model.name)
     axes.legend()
 
 
@@ -77,29 +78,16 @@ def _draw_r_hats(axes: Any, run: Run) -> None:
 def run_html(run: Run) -> str:
     """Return the verdict, the energies and a few samples."""
     diagnosis, samples = run.diagnose(), run.samples
-    energies = "".join(
-        f"<tr><td>{_html(name)}</td><td>{_number(one.mean)}</td>"
-        f"<td>{'' if one.r_hat is None else shown(one.r_hat, '.3f')}</td>"
-        f"<td>{_number(one.ess_bulk, 0)}</td></tr>"
-        for name, one in diagnosis.energies.items()
-    )
-    rows = "".join(
-        f"<tr><td>{one.chain}</td><td>{_number(one.energy_raw)}</td>"
-        f"<td>{_number(one.energy_norm)}</td>"
-        f'<td style="text-align:left">{_html(one.text)}</td></tr>'
-        for one in samples[:_SHOWN_SAMPLES]
-    )
-    more = len(samples) - _SHOWN_SAMPLES
     return (
-        f"<div><p><b>{_html(diagnosis.verdict.state)}</b>: "
-        f"{_html(diagnosis.verdict.reason)}</p>"
-        + (f"<p>try next: {_html(advice)}</p>" if (advice := diagnosis.verdict.advice) else "")
-        + "<table><thead><tr><th>energy</th><th>mean</th><th>nested R-hat</th>"
-        f"<th>effective draws</th></tr></thead><tbody>{energies}</tbody></table>"
-        "<table><thead><tr><th>chain</th><th>E_raw</th><th>E_norm</th><th>text</th></tr>"
-        f"</thead><tbody>{rows}</tbody></table>"
-        + (f"<p>and {more} more samples</p>" if more > 0 else "")
-        + f"<p><small>{_html(repr(run))}</small></p></div>"
+        templates()
+        .get_template("notebook.html")
+        .render(
+            found=diagnosis.verdict,
+            energies=diagnosis.energies,
+            samples=samples[:_SHOWN_SAMPLES],
+            more=len(samples) - _SHOWN_SAMPLES,
+            about=repr(run),
+        )
     )
 
 
@@ -111,21 +99,7 @@ def run_frame(run: Run) -> DataFrame:
         raise InputError("to_pandas() needs pandas: pip install '.[notebook]'.") from None
     rows = []
     for one in run.samples:
-        row = asdict(one)
-        experts = row.pop("energies")
-        row |= {f"energy_{name}": value for name, value in experts.items()}
-        if one.name is None:
-            del row["name"]
-        if one.mutations is None:
-            del row["mutations"]
-        rows.append(row)
+        row = {name: value for name, value in asdict(one).items() if value is not None}
+        rows.append(row | {f"energy_{name}": it for name, it in row.pop("energies").items()})
     columns = ["chain", "epoch", "text", "energy_raw", "energy_norm"]
     return pandas.DataFrame(rows, columns=None if rows else columns)
-
-
-def _html(text: str) -> str:
-    return escape(printable(text))
-
-
-def _number(value: float | None, digits: int = 2) -> str:
-    return "" if value is None else f"{value:.{digits}f}"

@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import zip_longest
+from typing import TYPE_CHECKING
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from maskov.ui.detokenise import spelled
 from maskov.ui.escaping import PrintableConsole, printable
 
 if TYPE_CHECKING:
@@ -31,11 +33,10 @@ class Pace:
     """Passes per second and the time left, from what was seen since the run began or continued."""
 
     def __init__(self, epochs: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._epochs = epochs
-        self._clock = clock
-        self._begun = clock()
+        self._epochs, self._clock = epochs, clock
         self._first: int | None = None
         self._reached = 0.0
+        self.begin()
 
     def begin(self) -> None:
         """Start counting now."""
@@ -76,11 +77,14 @@ def in_words(seconds: float) -> str:
 
 
 class PlainProgress:
-    """About ten lines per run, for logs and pipes, and one where nothing was said for a while."""
+    """About ten lines per run, for logs and pipes, and one where nothing was said for a while.
 
-    def __init__(self, epochs: int, most: bool = False) -> None:
-        self._epochs = epochs
-        self._most = most
+    With `most`, the run may end before its last epoch. `unit` is what an epoch is called.
+    """
+
+    def __init__(self, epochs: int, most: bool = False, unit: str = "epoch") -> None:
+        self._epochs, self._unit = epochs, unit
+        self._about = "at most" if most else "about"
         self._pace = Pace(epochs)
         self._started = self._said = time.monotonic()
         self._status = "starting"
@@ -120,41 +124,32 @@ class PlainProgress:
         """Return the epoch, the speed and, once it can be estimated, the time left."""
         done = self._pace.reached(done)
         left = self._pace.seconds_left(done)
-        parts = [f"epoch {math.ceil(done)}/{self._epochs}", between]
+        parts = [f"{self._unit} {math.ceil(done)}/{self._epochs}", between]
         parts.append(f"{self._pace.passes_per_second(passes):,.0f} passes/s")
         if left is not None and done < self._epochs:
-            parts.append(f"{'at most' if self._most else 'about'} {in_words(left)} left")
+            parts.append(f"{self._about} {in_words(left)} left")
         return "  ".join(filter(None, parts))
 
     def _print(self, text: str) -> None:
         print(printable(text), file=sys.stderr, flush=True)
-
-    def __enter__(self) -> PlainProgress:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Nothing to clean up."""
 
 
 class LiveView(PlainProgress):
     """A few chains, redrawn several times per second; changed tokens are highlighted."""
 
     def __init__(
-        self, model: MaskedModel, epochs: int, console: Console, most: bool = False
+        self, model: MaskedModel, live: Live, epochs: int, most: bool = False, unit: str = "epoch"
     ) -> None:
-        super().__init__(epochs, most)
-        self._model = model
-        self._live = Live(console=console, auto_refresh=False, transient=True)
+        super().__init__(epochs, most, unit)
+        self._model, self._live = model, live
         self._drawn = self._started
         self._before: list[list[str]] = []
         self._footer = ""
 
     def worked(self) -> None:
         """Show that the run is at work before there are chains to show."""
-        now = time.monotonic()
-        if not self._before and now - self._drawn >= 1:
-            self._drawn = now
-            text = f"computing the first energies  ({in_words(now - self._started)})"
+        if not self._before and self._due(1.0):
+            text = f"computing the first energies  ({in_words(self._drawn - self._started)})"
             self._live.update(Text(text, style="dim"), refresh=True)
 
     def noted(self, text: str) -> None:
@@ -163,9 +158,7 @@ class LiveView(PlainProgress):
 
     def moved(self, state: Chains, epoch: int, passes: int) -> None:
         """Redraw, unless the last frame is too recent."""
-        now = time.monotonic()
-        if now - self._drawn >= 1 / _FRAMES_PER_SECOND:
-            self._drawn = now
+        if self._due(1 / _FRAMES_PER_SECOND):
             status = f"{self._progress(epoch + 0.5, passes)}  {self._footer}"
             self._live.update(Group(self._table(state), Text(status, style="dim")), refresh=True)
 
@@ -173,38 +166,36 @@ class LiveView(PlainProgress):
         """Keep the rates for the line below the chains."""
         self._footer = rates(values)
 
+    def _due(self, seconds: float) -> bool:
+        """Whether the last frame is so old; a new one then begins."""
+        now = time.monotonic()
+        due = now - self._drawn >= seconds
+        self._drawn = now if due else self._drawn
+        return due
+
     def _table(self, state: Chains) -> Table:
         table = Table(box=None, show_header=False, padding=(0, 1))
         table.add_column(justify="right", style="dim")
         table.add_column(justify="right", style="cyan")
         table.add_column(overflow="fold")
-        words = []
-        for row in range(min(_SHOWN_CHAINS, len(state.chain))):
-            ids = state.tokens[row, : int(state.lengths[row])].tolist()
-            words.append(self._model.token_strings(ids))
+        rows = range(min(_SHOWN_CHAINS, len(state.chain)))
+        words = [
+            spelled(self._model.token_strings(state.tokens[row, : state.lengths[row]].tolist()))
+            for row in rows
+        ]
+        for row, old in zip_longest(rows, self._before[: len(words)]):
             energy = "" if state.energy is None else f"{float(state.energy[row]):.1f}"
-            old = self._before[row] if row < len(self._before) else words[row]
             table.add_row(str(int(state.chain[row])), energy, _changed(words[row], old))
         self._before = words
         return table
 
-    def __enter__(self) -> LiveView:
-        self._live.__enter__()
-        return self
 
-    def __exit__(self, *error: Any) -> None:
-        self._live.__exit__(*error)
-
-
-def _changed(words: list[str], before: list[str]) -> Text:
-    """Join tokens into text; those that differ from the previous frame are bold."""
+def _changed(words: list[str], before: list[str] | None) -> Text:
+    """Join spelled tokens; those that differ from the previous frame, if any, are bold."""
     line = Text()
-    for position, word in enumerate(words):
-        changed = position >= len(before) or before[position] != word
-        # Vocabularies mark subwords differently: ## inside a word, Ġ or ▁ at its start.
-        line.append("" if word.startswith("##") or not position else " ")
-        shown = word.removeprefix("##").replace("Ġ", "").replace("▁", "")
-        line.append(printable(shown), style="bold yellow" if changed else "")
+    for word, old in zip_longest(words, words if before is None else before[: len(words)]):
+        changed = old is None or old.strip() != word.strip()
+        line.append(printable(word), style="bold yellow" if changed else "")
     return line
 
 
@@ -222,39 +213,37 @@ def rates(values: Traces) -> str:
 
 def watched_stop(stop: Callable[[], bool], view: PlainProgress | None) -> Callable[[], bool]:
     """Return `stop`, which a run asks between batches, with the view told that it is at work."""
-    if view is None:
-        return stop
 
     def asked() -> bool:
-        view.worked()
+        if view is not None:
+            view.worked()
         return stop()
 
     return asked
 
 
+@contextmanager
 def progress_for(
-    model: MaskedModel, epochs: int, quiet: bool, most: bool = False
-) -> PlainProgress | None:
-    """Choose the view: live on a terminal, plain lines elsewhere, nothing when quiet.
-
-    With `most`, the run may end before its last epoch.
-    """
-    if quiet:
-        return None
-    if not sys.stderr.isatty():
-        return PlainProgress(epochs, most)
-    return LiveView(model, epochs, PrintableConsole(stderr=True), most)
+    model: MaskedModel, epochs: int, quiet: bool, most: bool = False, unit: str = "epoch"
+) -> Iterator[PlainProgress | None]:
+    """Yield the view: live on a terminal, plain lines elsewhere, nothing when quiet."""
+    if quiet or not sys.stderr.isatty():
+        yield None if quiet else PlainProgress(epochs, most, unit)
+        return
+    console = PrintableConsole(stderr=True)
+    with Live(console=console, auto_refresh=False, transient=True) as live:
+        yield LiveView(model, live, epochs, most, unit)
 
 
 class ProgressBar(PlainProgress):
     """A bar by tqdm, for Python; with `most`, a run may end before its last epoch."""
 
-    def __init__(self, epochs: int, most: bool = False) -> None:
+    def __init__(self, epochs: int, most: bool = False, unit: str = "epoch") -> None:
         from tqdm.auto import tqdm
 
-        super().__init__(epochs, most)
+        super().__init__(epochs, most, unit)
         self._passes = 0
-        self._bar = tqdm(total=epochs, unit="epoch", leave=False, desc="at most" if most else None)
+        self.bar = tqdm(total=epochs, unit=unit, leave=False, desc="at most" if most else None)
 
     def moved(self, state: Chains, epoch: int, passes: int) -> None:
         """Show the passes so far, unless the last frame is too recent."""
@@ -264,21 +253,18 @@ class ProgressBar(PlainProgress):
     def epoch_ended(self, epoch: int, values: Traces, passes: int) -> None:
         """Show the epochs and their rates."""
         self._passes = max(self._passes, passes)
-        speed = self._passes / max(self._bar.format_dict["elapsed"], 1e-9)
-        self._bar.set_postfix_str(f"{speed:,.0f} passes/s  {rates(values)}", refresh=False)
+        speed = self._passes / max(self.bar.format_dict["elapsed"], 1e-9)
+        self.bar.set_postfix_str(f"{speed:,.0f} passes/s  {rates(values)}", refresh=False)
         self._advance(epoch + 1)
-        if self._bar.n == self._bar.total:
-            self._bar.refresh()  # a short run may have drawn nothing since its first frame
+        if self.bar.n == self.bar.total:
+            self.bar.refresh()  # a short run may have drawn nothing since its first frame
 
     def _advance(self, done: int) -> None:
         # Groups of chains end their epochs in any order: the bar never goes back.
-        self._bar.update(max(done - self._bar.n, 0))
+        self.bar.update(max(done - self.bar.n, 0))
 
     def _print(self, text: str) -> None:
-        self._bar.write(printable(text), file=sys.stderr)
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.close()
+        self.bar.write(printable(text), file=sys.stderr)
 
 
 def in_notebook() -> bool:
@@ -288,10 +274,14 @@ def in_notebook() -> bool:
     return shell is not None and hasattr(shell, "kernel")
 
 
+@contextmanager
 def progress_bar(
-    epochs: int, most: bool = False, *, shown: bool = True
-) -> AbstractContextManager[PlainProgress | None]:
-    """Return the bar of a run: for a notebook, for a terminal, or none."""
-    if shown and (in_notebook() or sys.stderr.isatty()):
-        return ProgressBar(epochs, most)
-    return nullcontext()
+    epochs: int, most: bool = False, unit: str = "epoch", *, shown: bool = True
+) -> Iterator[PlainProgress | None]:
+    """Yield the bar of a run: for a notebook, for a terminal, or none."""
+    if not shown or not (in_notebook() or sys.stderr.isatty()):
+        yield None
+        return
+    view = ProgressBar(epochs, most, unit)
+    with view.bar:
+        yield view

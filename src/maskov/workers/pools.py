@@ -8,19 +8,17 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
 import torch
 
-from maskov.config import Manifest
+from maskov.config import Manifest, Schedule
 from maskov.execution.loop import kernel_at
 from maskov.execution.recorded import sampler_for
 from maskov.execution.recorded_gibbs import records_gibbs
 from maskov.kernels import Kernel
 from maskov.models import MaskedModel
+from maskov.models.packed import PickledModel
 from maskov.models.scorer import Scorer
-from maskov.models.serialization import PickledModel
-from maskov.runs.coordinator import Coordinator
+from maskov.runs.coordinator import Coordinator, Pool, Task, TaskResult
 from maskov.runs.preparation import threads
-from maskov.runs.task import Pool, Task, TaskResult
 from maskov.runs.task_runner import TaskRunner
-from maskov.schedules import Schedule
 from maskov.starts import Layout
 from maskov.workers import Workers
 from maskov.workers.processes import Job, Processes

@@ -1,45 +1,38 @@
-"""The data of a report, the same for HTML, Markdown and JSON."""
+"""The data of a report, the same for HTML, Markdown and JSON: numbers, curves, how it was made.
+
+All of it is plain data, as templates and the scripts of pages read it.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from maskov.config import Manifest
 from maskov.diagnostics import Diagnosis
-from maskov.diagnostics.diagnosis import Table, mean_of_chains, several_lengths
+from maskov.diagnostics.chains import kept_epochs
+from maskov.diagnostics.diagnosis import mean_of_chains
+from maskov.diagnostics.verdict import part_of
 from maskov.errors import InputError
 from maskov.runs import Run
-from maskov.runs.rebuild import LoadedModels
+from maskov.runs.manifest import LoadedModels
 from maskov.types import Traces
-from maskov.ui.report.curves import (
-    Correlation,
-    Histogram,
-    PositionCurve,
-    Spread,
-    Values,
-    chain_rate_error,
-    correlations,
-    energy_spread,
-    histogram,
-    listed,
-    position_curve,
-    rate_spread,
-    spaced,
-)
-from maskov.ui.report.metadata import metadata, temperatures
-from maskov.ui.report.proteins import Family, families
 from maskov.ui.report.samples import (
-    ShownSample,
+    families,
     first_samples,
     score_samples,
     shown_samples,
+    spaced,
     target_energy,
 )
 from maskov.version import __version__
+
+Values = npt.NDArray[Any]
 
 # Limits that keep a page fast; averages are over everything.
 MOST_CHAINS = 40
@@ -49,78 +42,11 @@ MOST_SAMPLES = 1000
 MOST_SHADED = 200
 
 ENERGIES = ("raw", "norm")
-
-
-@dataclass(frozen=True)
-class Number:
-    """A number and its standard error over chains, if any."""
-
-    name: str
-    value: float | None
-    standard_error: float | None = None
-
-
-@dataclass(frozen=True)
-class EnergyTrace:
-    """An energy by epoch: over all chains, and for each chain that is drawn."""
-
-    spread: Spread
-    chains: list[list[float | None]]
-
-
-@dataclass(frozen=True)
-class RunReport:
-    """The report of one run.
-
-    `verdict` has its headline and tone, `notes` the limits of the run, of its diagnosis, and of
-    what a report shows. `order` is the energy that ranks samples: the target's, `raw`, `norm` or
-    `target`. With `per_token`, all energies but those of samples are divided by lengths, and so is
-    the rank. Curves are over `epochs`, counted from 1; `shown_chains` have lines of their own. With
-    `particles`, those of each population, chains are particles and epochs are points of the path.
-    `first_samples` are a few for its top. `families` are the parents of a run that started from
-    FASTA, with fixed lengths.
-    """
-
-    label: str
-    verdict: dict[str, Any]
-    signature: str
-    notes: list[str]
-    metadata: dict[str, str]
-    finished: bool
-    chains: int
-    particles: int
-    epochs_done: int
-    burn_in: int
-    order: str
-    per_token: bool
-    numbers: list[Number]
-    tables: list[Table]
-    correlations: list[Correlation]
-    positions: PositionCurve | None
-    epochs: list[int]
-    shown_chains: list[int]
-    energies: dict[str, EnergyTrace]
-    experts: dict[str, EnergyTrace]
-    temperature: list[float] | None
-    accepted: Spread
-    novel: Spread
-    families: list[Family]
-    first_samples: list[ShownSample]
-    samples: list[ShownSample]
-    samples_in_all: int
-    shaded: bool
-    diagnosis: Diagnosis
-
-
-@dataclass(frozen=True)
-class Report:
-    """One or more runs; their histograms have common edges."""
-
-    title: str
-    version: str
-    runs: list[RunReport]
-    histograms: dict[str, Histogram | None]
-    cautions: list[str]
+_FEWEST_BINS, _MOST_BINS = 8, 50
+# A report, or that of one run, or a part of it.
+Data = dict[str, Any]
+# Kernels that hold the one that moves a chain.
+_AROUND = ("exchange", "population")
 
 
 def build(
@@ -132,8 +58,11 @@ def build(
     device: str | None = None,
     trust_remote_code: bool = False,
     allow_download: bool = False,
-) -> Report:
+) -> Data:
     """Build the report of some runs, with up to `samples` samples of each.
+
+    It has a `title`, the `runs`, `histograms` of their energies with common edges, and `cautions`:
+    why they should not be compared.
 
     With `terms`, models are loaded again, on `device` or where they ran, to compute the energy of
     every token; their remote code runs only with `trust_remote_code`, and they are downloaded only
@@ -146,51 +75,60 @@ def build(
     most = samples if samples is not None else MOST_SHADED if terms else MOST_SAMPLES
     labels = _labels(runs)
     models = LoadedModels(device, trust=trust_remote_code, allow_download=allow_download)
-    every = [_done(run.traces) for run in runs]
-    per_token = several_lengths({"lengths": _all_lengths(every)}, slice(None))
+    every = [_done(run) for run in runs]
+    per_token = len(np.unique(np.concatenate([one["lengths"].ravel() for one in every]))) > 1
     if per_token:
-        every = [_per_token(traces) for traces in every]
+        for traces in every:
+            lengths = np.maximum(traces["lengths"], 1)
+            traces |= {f"energy_{name}": traces[f"energy_{name}"] / lengths for name in ENERGIES}
     reports = [
         _run_report(run, traces, label, most, models if terms else None, per_token)
         for run, traces, label in zip(runs, every, labels, strict=True)
     ]
-    return Report(
-        title=title or " · ".join(labels),
-        version=__version__,
-        runs=reports,
-        histograms={
+    return {
+        "title": title or " · ".join(labels),
+        "version": __version__,
+        "runs": reports,
+        "histograms": {
             name: histogram(
                 [
-                    traces[f"energy_{name}"][one.burn_in :]
+                    traces[f"energy_{name}"][one["burn_in"] :]
                     for one, traces in zip(reports, every, strict=True)
                 ]
             )
             for name in ENERGIES
         },
-        cautions=_cautions(runs),
-    )
+        "cautions": _cautions(runs),
+    }
 
 
 def _run_report(
     run: Run, traces: Traces, label: str, most: int, models: LoadedModels | None, per_token: bool
-) -> RunReport:
+) -> Data:
+    """Return the report of one run.
+
+    `verdict` has its headline and tone, `notes` the limits of the run, of its diagnosis, and of
+    what a report shows. `order` is the energy that ranks samples: the target's, `raw`, `norm` or
+    `target`. With `per_token`, all energies but those of samples are divided by lengths, and so is
+    the rank. Curves are over `epochs`, counted from 1; `shown_chains` have lines of their own. With
+    `particles`, those of each population, chains are particles and epochs are points of the path.
+    `first_samples` are a few for its top. `families` are the parents of a run that started from
+    FASTA, with fixed lengths.
+    """
     manifest, summary, diagnosis, every = run.manifest, run.summary(), run.diagnose(), run.samples
     done, chains, burn_in = summary.epochs_done, summary.chains, summary.burn_in
     epochs, shown_chains = spaced(done, MOST_EPOCHS), spaced(chains, MOST_CHAINS)
-    temperature = temperatures(manifest, done)
+    temperature = _temperatures(manifest, done)
     chosen = [every[place] for place in spaced(len(every), most)]
     scored = score_samples(models.of(manifest), chosen) if models and chosen else None
     found, parents = families(manifest, every), len(manifest.inputs.names or ())
-    accepted, novel, steps = (traces[name] for name in ("accepted", "novel", "steps"))
-    means = {
-        name: mean_of_chains(traces[f"energy_{name}"][burn_in:], manifest.particles)
-        for name in ENERGIES
-    }
+    order = target_energy(manifest, every)
+    one, time = ("particles", "points of the path") if manifest.particles else ("chains", "epochs")
     remarks = {
         "energies are shown per token, and samples are ranked by them": per_token,
-        f"lines are drawn for {len(shown_chains)} of {chains:,} chains, evenly chosen; medians, "
+        f"lines are drawn for {len(shown_chains)} of {chains:,} {one}, evenly chosen; medians, "
         "bands and tables are over all": len(shown_chains) < chains,
-        f"curves show {len(epochs)} of {done:,} epochs, evenly spaced": len(epochs) < done,
+        f"curves show {len(epochs)} of {done:,} {time}, evenly spaced": len(epochs) < done,
         f"{len(chosen):,} of {len(every):,} samples are listed, evenly chosen": (
             len(chosen) < len(every)
         ),
@@ -198,92 +136,87 @@ def _run_report(
             0 < len(found) < parents
         ),
     }
-    return RunReport(
-        label=label,
-        verdict=diagnosis.verdict.to_dict(),
-        signature=run.signature,
-        notes=[*summary.notes, *diagnosis.notes, *(one for one, holds in remarks.items() if holds)],
-        metadata=metadata(manifest),
-        finished=done >= summary.epochs,
-        chains=chains,
-        particles=manifest.particles,
-        epochs_done=done,
-        burn_in=burn_in,
-        order=target_energy(manifest, every),
-        per_token=per_token,
-        numbers=[
-            *(Number(f"E_{name}{' per token' * per_token}", *one) for name, one in means.items()),
-            Number(
-                "accepted",
-                summary.acceptance_rate,
-                chain_rate_error(accepted[burn_in:], steps[burn_in:], manifest.particles),
-            ),
-            Number(
-                "novel",
-                summary.novel_rate,
-                chain_rate_error(novel[burn_in:], steps[burn_in:], manifest.particles),
-            ),
-            Number("passes per step", summary.passes_per_step),
+
+    numbers: dict[str, tuple[float | None, float | None]] = {
+        f"E_{name}{' per token' * per_token}": mean_of_chains(
+            traces[f"energy_{name}"][burn_in:], manifest.particles
+        )
+        for name in ENERGIES
+    }
+    for name, rate in (("accepted", summary.acceptance_rate), ("novel", summary.novel_rate)):
+        counts = traces[name][burn_in:], traces["steps"][burn_in:]
+        numbers[name] = rate, chain_rate_error(*counts, manifest.particles)
+    numbers["passes per step"] = summary.passes_per_step, None
+
+    def trace(values: Values) -> Data:
+        return {
+            "spread": energy_spread(values),
+            "chains": [listed(values[:, chain]) for chain in shown_chains],
+        }
+
+    return {
+        "label": label,
+        "verdict": diagnosis.verdict.to_dict(),
+        "signature": run.signature,
+        "notes": [
+            *summary.notes,
+            *diagnosis.notes,
+            *(note for note, holds in remarks.items() if holds),
         ],
-        tables=diagnosis.tables(),
-        correlations=correlations(diagnosis),
-        positions=position_curve(diagnosis),
-        epochs=[epoch + 1 for epoch in epochs],
-        shown_chains=shown_chains,
-        energies={
-            name: _trace(traces[f"energy_{name}"][epochs], shown_chains) for name in ENERGIES
-        },
-        experts={
-            name: _trace(traces["expert_energy"][epochs, :, column], shown_chains)
+        "metadata": metadata(manifest),
+        "finished": done >= summary.epochs,
+        "chains": chains,
+        "particles": manifest.particles,
+        "epochs_done": done,
+        "burn_in": burn_in,
+        "order": order,
+        "per_token": per_token,
+        "numbers": [
+            {"name": name, "value": value, "standard_error": error}
+            for name, (value, error) in numbers.items()
+        ],
+        "tables": diagnosis.tables(),
+        "correlations": correlations(diagnosis),
+        "positions": position_curve(diagnosis),
+        "epochs": [epoch + 1 for epoch in epochs],
+        "shown_chains": shown_chains,
+        "energies": {name: trace(traces[f"energy_{name}"][epochs]) for name in ENERGIES},
+        "experts": {
+            name: trace(traces["expert_energy"][epochs, :, column])
             for column, name in enumerate(manifest.experts)
         },
-        temperature=None if temperature is None else [temperature[epoch] for epoch in epochs],
-        accepted=rate_spread(accepted[epochs], steps[epochs]),
-        novel=rate_spread(novel[epochs], steps[epochs]),
-        families=found,
-        first_samples=first_samples(manifest, every) if most else [],
-        samples=shown_samples(manifest, chosen, scored or [None] * len(chosen)),
-        samples_in_all=len(every),
-        shaded=scored is not None,
-        diagnosis=diagnosis,
-    )
+        "temperature": None if temperature is None else [temperature[epoch] for epoch in epochs],
+        "accepted": rate_spread(traces["accepted"][epochs], traces["steps"][epochs]),
+        "novel": rate_spread(traces["novel"][epochs], traces["steps"][epochs]),
+        "families": found,
+        "first_samples": first_samples(manifest, every, order) if most else [],
+        "samples": shown_samples(manifest, chosen, scored, order, per_token),
+        "samples_in_all": len(every),
+        "shaded": scored is not None,
+        "diagnosis": diagnosis,
+    }
 
 
-def _trace(values: Values, chains: Sequence[int]) -> EnergyTrace:
-    return EnergyTrace(energy_spread(values), [listed(values[:, chain]) for chain in chains])
-
-
-def _done(traces: Traces) -> Traces:
+def _done(run: Run) -> Traces:
     """Return the completed epochs."""
-    done = int((traces["steps"] > 0).all(1).sum())
+    traces = run.traces
+    done = kept_epochs(run.manifest, traces).stop
     return {name: values[:done] for name, values in traces.items()}
-
-
-def _all_lengths(every: Sequence[Traces]) -> Values:
-    return np.concatenate([traces["lengths"].reshape(-1, 1) for traces in every])
-
-
-def _per_token(traces: Traces) -> Traces:
-    names = (f"energy_{name}" for name in ENERGIES)
-    lengths = np.maximum(traces["lengths"], 1)
-    return traces | {name: traces[name] / lengths for name in names}
 
 
 def _labels(runs: Sequence[Run]) -> list[str]:
     """Call runs by their names or folders, with the folder above if that tells them apart."""
-    paths = [_path(run) for run in runs]
+    paths = [
+        run.store.path.resolve()
+        if run.store.durable
+        else Path(f"{run.manifest.kernel}-{run.manifest.energy or ''}".strip("-").replace("/", "-"))
+        for run in runs
+    ]
     named = [run.manifest.name or path.name for run, path in zip(runs, paths, strict=True)]
     for labels in (named, ["/".join(path.parts[-2:]) for path in paths]):
         if len(set(labels)) == len(labels):
             return labels
     return [f"{name} ({number})" for number, name in enumerate(named, 1)]
-
-
-def _path(run: Run) -> Path:
-    if run.store.durable:
-        return run.store.path.resolve()
-    manifest = run.manifest
-    return Path("-".join(filter(None, (manifest.kernel, manifest.energy))).replace("/", "-"))
 
 
 def _cautions(runs: Sequence[Run]) -> list[str]:
@@ -297,3 +230,179 @@ def _cautions(runs: Sequence[Run]) -> list[str]:
         "some of the runs leave no target invariant": {one.leaves_invariant for one in manifests},
     }
     return [caution for caution, kinds in differ.items() if len(kinds) > 1]
+
+
+def energy_spread(values: Values) -> Data:
+    """Return the median over chains and the central 80 %; None where not traced."""
+    curves = np.full((3, len(values)), np.nan)
+    whole = np.isfinite(values).all(1)
+    if whole.any():
+        curves[:, whole] = np.quantile(values[whole], (0.5, 0.1, 0.9), axis=1)
+    return dict(zip(("middle", "low", "high"), map(listed, curves), strict=True))
+
+
+def rate_spread(part: Values, whole: Values) -> Data:
+    """Return the rate over all chains, and the central 80 % of the chains' rates."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return energy_spread(part / whole) | {"middle": listed(part.sum(1) / whole.sum(1))}
+
+
+def chain_rate_error(part: Values, whole: Values, particles: int) -> float | None:
+    """Return the standard error of a rate over chains, or populations, all weighted equally."""
+    done, steps = (values.sum(0).reshape(-1, particles or 1).sum(1) for values in (part, whole))
+    if len(steps) < 2 or not steps.all():
+        return None
+    return float((done / steps).std(ddof=1) / np.sqrt(len(steps)))
+
+
+def histogram(groups: Sequence[Values]) -> Data | None:
+    """Return the shares of energies of several runs between common edges; None without any."""
+    finite = [values[np.isfinite(values)] for values in groups]
+    pooled = np.concatenate([values.ravel() for values in finite])
+    if not pooled.size:
+        return None
+    low, high = float(pooled.min()), float(pooled.max())
+    if high - low <= 1e-9 * max(abs(low), abs(high), 1.0):
+        low, high = low - 0.5, high + 0.5
+    # The Freedman-Diaconis rule, within limits.
+    quarter, three = np.quantile(pooled, (0.25, 0.75))
+    step = 2 * (three - quarter) / pooled.size ** (1 / 3)
+    bins = int(np.clip((high - low) / step, _FEWEST_BINS, _MOST_BINS)) if step else _FEWEST_BINS
+    edges = np.linspace(low, high, bins + 1)
+    counts = [np.histogram(values, edges)[0] / max(values.size, 1) for values in finite]
+    return {"edges": edges.tolist(), "shares": [shares.tolist() for shares in counts]}
+
+
+def correlations(diagnosis: Diagnosis) -> list[Data]:
+    """Return the autocorrelations of energies and tokens that are known, by lag in epochs."""
+    curves: dict[str, tuple[list[float] | None, int]] = {
+        name: (one.autocorrelation, one.spacing or 1) for name, one in diagnosis.energies.items()
+    }
+    if diagnosis.tokens is not None:
+        curves["tokens"] = diagnosis.tokens.autocorrelation, 1
+    return [
+        {"name": name, "lags": [lag * one for lag in range(len(values))], "values": values}
+        for name, (values, one) in curves.items()
+        if values
+    ]
+
+
+def position_curve(diagnosis: Diagnosis) -> Data | None:
+    """Pool the rates of templates by position, counted from 1, weighted by visits."""
+    figures = diagnosis.tokens.positions if diagnosis.tokens is not None else []
+    sums: dict[int, Any] = defaultdict(lambda: np.zeros(3))
+    for one in figures:
+        rows = zip(
+            one.positions, one.visits or (), one.acceptance or (), one.novel or (), strict=False
+        )
+        for position, visits, accepted, novel in rows:
+            sums[position] += visits * np.array([1, accepted, novel])
+    if not sums:
+        return None
+    visits, accepted, novel = np.array([sums[position] for position in sorted(sums)]).T
+    return {
+        "positions": [position + 1 for position in sorted(sums)],
+        "accepted": (accepted / visits).tolist(),
+        "novel": (novel / visits).tolist(),
+        "visits": visits.astype(int).tolist(),
+        "templates": len(figures),
+    }
+
+
+def listed(values: Values) -> list[float | None]:
+    """Return a list with None in place of NaN and infinities."""
+    return [float(value) if np.isfinite(value) else None for value in values.tolist()]
+
+
+def metadata(manifest: Manifest) -> dict[str, str]:
+    """Return what a reader asks first: model, kernel, schedule, when, versions."""
+    model, smoothing = manifest.config.model, manifest.config.model.source.remove_smoothing
+    kernel = manifest.config.kernel
+    kernel = part_of(kernel, "kernel") if kernel["part"] in _AROUND else kernel
+    ladder = ", ".join(f"{beta:g}" for beta in manifest.ladder or ())
+    temperature = manifest.schedule.target_temperature or f"{kernel.get('target_temperature', 1):g}"
+    entries = {
+        "model": f"{model.name} #{model.fingerprint[:12]}",
+        "prefix": model.source.prefix,
+        "label smoothing removed": "" if not smoothing else f"{smoothing:g}",
+        "letters besides the amino acids": model.source.extra_letters,
+        "precision": f"{model.precision} on {model.device}",
+        "kernel": manifest.kernel,
+        "energy": manifest.energy or "",
+        "proposal": ", ".join(
+            f"{name.replace('_', '-')} {value:g}" if isinstance(value, float) else f"{name} {value}"
+            for name, value in part_of(kernel, "move", "conditional").items()
+            if value is not None and name not in ("part", "constraints")
+        ),
+        "positions": _positions(manifest, part_of(kernel, "move", "positions")),
+        "target temperature": str(temperature) if manifest.kernel == "mh" else "",
+        "schedule": _schedule(manifest),
+        "chains": "" if manifest.particles else f"{manifest.chains:,}",
+        "populations": _populations(manifest),
+        "replicas": (
+            f"{manifest.replicas} of each chain" + f", at β = {ladder}" * bool(ladder)
+            if manifest.replicas > 1
+            else ""
+        ),
+        "sequences": _inputs(manifest),
+        "seed": str(manifest.config.seed),
+        "when": manifest.created.replace("T", " ").replace("+00:00", " UTC"),
+        "versions": ", ".join(f"{name} {value}" for name, value in manifest.versions.items()),
+    }
+    return {name: value for name, value in entries.items() if value}
+
+
+def _temperatures(manifest: Manifest, epochs: int) -> list[float] | None:
+    """Return the target temperature of each epoch, or nothing where it does not move."""
+    moving = manifest.schedule.target_temperature
+    if moving is None or manifest.kernel != "mh":
+        return None
+    values = [moving.at(epoch) for epoch in range(epochs)]
+    return values if len(set(values)) > 1 else None
+
+
+def _positions(manifest: Manifest, positions: dict[str, Any]) -> str:
+    if positions.get("iterations") is not None:
+        return f"least confident first, {positions['iterations']} iterations"
+    if manifest.order is None:
+        return ""
+    size = str(manifest.schedule.block or manifest.block)
+    return f"{manifest.order}, {'one at a time' if size == '1' else f'blocks of {size}'}"
+
+
+def _populations(manifest: Manifest) -> str:
+    if not manifest.particles:
+        return ""
+    count, start = manifest.chains // manifest.particles, manifest.config.kernel["start"]
+    return f"{count:,} of {manifest.particles:,} particles each, drawn from {start}"
+
+
+def _schedule(manifest: Manifest) -> str:
+    if manifest.particles:
+        moves = manifest.config.kernel["moves"]
+        return f"a path of {manifest.epochs:,} points, {moves} moves of each particle at each"
+    schedule, until, stopped = manifest.schedule, manifest.config.until, manifest.stopped_at
+    burn_in, energy = manifest.burn_in(manifest.epochs), schedule.burn_in_energy
+    epochs = f"{schedule.epochs:,} epochs"
+    if until is not None:
+        stop = f"stopped at epoch {stopped:,} of " if stopped else ""
+        epochs = f"until converged ({until.effective:,} effective draws), {stop}at most {epochs}"
+    burnt = f", the first {burn_in:,} burn-in" + f" with the energy {energy}" * bool(energy)
+    forced = f", the first {schedule.force_accept:,} accept everything"
+    return epochs + burnt * bool(burn_in) + forced * bool(schedule.force_accept)
+
+
+def _inputs(manifest: Manifest) -> str:
+    inputs, start = manifest.inputs, f", start {manifest.config.start}"
+    if inputs.length is not None:
+        shortest, longest = inputs.length
+        return f"{shortest}{f' to {longest}' * (shortest != longest)} tokens{start}"
+    kinds = [one for one in ("sources", "templates", "texts") if getattr(inputs, one) is not None]
+    if not kinds:
+        return ""
+    if inputs.texts is not None:
+        start = ", start drafts" * (kinds[0] == "sources")
+    held = sum(map(len, inputs.frozen or ()))
+    frozen = f", {held:,} of their tokens frozen" * bool(held)
+    sampled = ", lengths sampled" * (inputs.bounds is not None)
+    return f"{len(getattr(inputs, kinds[0])):,} {kinds[0]}{frozen}{sampled}{start}"

@@ -11,8 +11,8 @@ import json
 import math
 import re
 from base64 import b64encode
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, is_dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, is_dataclass
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
@@ -26,8 +26,8 @@ from maskov.diagnostics.verdict import shown
 from maskov.errors import InputError
 from maskov.runs.files import write_atomically
 from maskov.runs.result import Run
-from maskov.ui.report.data import Number, Report, RunReport, build
-from maskov.ui.report.samples import ShownSample
+from maskov.ui.escaping import printable
+from maskov.ui.report.data import Data, build
 
 _SCRIPTS = (
     "scales.js", "drawing.js", "charts.js", "proteins.js", "figures.js", "samples.js", "theme.js",
@@ -36,26 +36,17 @@ _SCRIPTS = (
 _STYLES = ("report.css", "charts.css", "samples.css", "proteins.css", "print.css")
 # Significant digits in a page: enough for zooming, and keeps it small.
 PAGE_DIGITS = 7
-_LISTED = 20  # samples in Markdown
 # The suffixes of files, and the formats that they mean.
 _SUFFIXES = {".html": "html", ".htm": "html", ".md": "md", ".json": "json"}
 
 
-@dataclass(frozen=True)
-class Page:
-    """A page and its content security policy, which a server sends as a header too."""
-
-    html: str
-    policy: str
-
-
-def to_html(report: Report) -> str:
+def to_html(report: Data) -> str:
     """Return the page."""
-    return to_page(report).html
+    return to_page(report)[0]
 
 
-def to_page(report: Report) -> Page:
-    """Return the page with its policy."""
+def to_page(report: Data) -> tuple[str, str]:
+    """Return the page and its content security policy, which a server sends as a header too."""
     # One scope for all scripts, to define no globals.
     script = "(() => {\n" + _read(_SCRIPTS) + "})();\n"
     style = _read(_STYLES)
@@ -66,15 +57,13 @@ def to_page(report: Report) -> Page:
     data = json_safe(report, PAGE_DIGITS)
     for run in data["runs"]:
         del run["diagnosis"]  # what the page shows of it has its own fields
-    shown_page = _templates(False).get_template("report.html").render(
-        vars(report), policy=policy, script=script, style=style, data=data
-    )  # fmt: skip
-    return Page(shown_page, policy)
+    template = templates().get_template("report.html")
+    return template.render(report, policy=policy, script=script, style=style, data=data), policy
 
 
-def to_markdown(report: Report) -> str:
+def to_markdown(report: Data) -> str:
     """Return the tables of a report and the samples of lowest energy."""
-    return _templates(True).get_template("report.md").render(vars(report))
+    return templates(markdown=True).get_template("report.md").render(report)
 
 
 def to_json(report: Any) -> str:
@@ -82,57 +71,32 @@ def to_json(report: Any) -> str:
     return json.dumps(json_safe(report), ensure_ascii=False, allow_nan=False, indent=1) + "\n"
 
 
-def json_safe(value: Any, digits: int | None = None) -> Any:
-    """Return dicts, lists and numbers; floats rounded to `digits`, NaN and infinities as None."""
+def json_safe(value: Any, digits: int | None = None, infinities: bool = False) -> Any:
+    """Return dicts, lists and numbers; floats rounded to `digits`, NaN and infinities as None.
+
+    With `infinities`, these are the strings "inf" and "-inf". They matter where steps are shown:
+    one whose reverse is impossible is rejected because its log q is −inf.
+    """
     if is_dataclass(value) and not isinstance(value, type):
-        return json_safe(asdict(value), digits)
+        value = asdict(value)
     if isinstance(value, Mapping):
-        return {str(name): json_safe(part, digits) for name, part in value.items()}
+        return {str(name): json_safe(part, digits, infinities) for name, part in value.items()}
     if isinstance(value, list | tuple):
-        return [json_safe(part, digits) for part in value]
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            return None
-        return value if digits is None else float(f"{value:.{digits}g}")
-    return value
+        return [json_safe(part, digits, infinities) for part in value]
+    if not isinstance(value, float):
+        return value
+    if not math.isfinite(value):
+        return str(value) if infinities and not math.isnan(value) else None
+    return value if digits is None else float(f"{value:.{digits}g}")
 
 
-def with_error(number: Number) -> str:
+def with_error(number: Data) -> str:
     """Return value ± standard error, to two digits of the error; without an error, four digits."""
-    value, error = number.value, number.standard_error
+    value, error = number["value"], number["standard_error"]
     if value is None or error is None or not math.isfinite(error) or error <= 0:
         return shown(value, ".4g")
     places = max(0, 1 - math.floor(math.log10(error)))
     return f"{shown(value, f'.{places}f')} ± {error:.{places}f}"
-
-
-def _lowest_samples(run: RunReport) -> tuple[str, list[str], list[list[str]]]:
-    """Return the title, the columns and the rows of the samples of lowest energy."""
-    groups: dict[int, list[ShownSample]] = {}
-    for sample in sorted(run.samples, key=lambda sample: sample.rank(run.order, run.per_token)):
-        groups.setdefault(sample.group, []).append(sample)
-    lowest = [group[0] for group in groups.values()][:_LISTED]
-    if not lowest:
-        return "No samples yet.", [], []
-    order = f"E_{run.order}" + (" per token" if run.per_token else "")
-    similar = {sample.group: len(groups[sample.group]) - 1 for sample in lowest}
-    named = any(sample.name is not None for sample in lowest)
-    # Each column: its name, whether it is shown, and its cell of a sample.
-    columns: list[tuple[str, bool, Callable[[ShownSample], str]]] = [
-        (order, order not in ("E_raw", "E_norm"),
-         lambda one: shown(one.rank(run.order, run.per_token))),
-        ("E_raw", True, lambda one: shown(one.energy_raw)),
-        ("E_norm", True, lambda one: shown(one.energy_norm)),
-        ("similar", any(similar.values()), lambda one: str(similar[one.group])),
-        ("text", True, lambda one: one.text),
-        ("source", any(one.source is not None for one in lowest), lambda one: one.source or ""),
-        ("parent", named, lambda one: one.name or ""),
-        ("mutations", named, lambda one: " ".join(one.mutations or ())),
-    ]  # fmt: skip
-    title = f"The {len(lowest)} lowest in {order} of {run.samples_in_all:,} samples"
-    title += ", similar ones of a chain counted:" if any(similar.values()) else ":"
-    used = [(name, cell) for name, is_shown, cell in columns if is_shown]
-    return title, [name for name, _ in used], [[cell(one) for _, cell in used] for one in lowest]
 
 
 def _in_markdown(value: Any) -> Markup:
@@ -144,7 +108,8 @@ def _in_markdown(value: Any) -> Markup:
 
 
 @cache
-def _templates(markdown: bool) -> Environment:
+def templates(markdown: bool = False) -> Environment:
+    """Return the templates, which escape what they are given."""
     environment = Environment(
         loader=PackageLoader("maskov.ui.report"),
         autoescape=True,
@@ -155,7 +120,8 @@ def _templates(markdown: bool) -> Environment:
         finalize=_in_markdown if markdown else None,
     )
     environment.filters |= {
-        "shown": shown, "with_error": with_error, "lowest_samples": _lowest_samples
+        "shown": shown, "with_error": with_error, "thousands": "{:,}".format,
+        "printable": printable,
     }  # fmt: skip
     environment.policies["json.dumps_kwargs"] = {
         "ensure_ascii": False, "allow_nan": False, "separators": (",", ":")
@@ -191,7 +157,7 @@ def format_of(given: str | None, out: Path | None) -> str:
     return given or named or "html"
 
 
-def content_of(data: Report, kind: str) -> bytes:
+def content_of(data: Data, kind: str) -> bytes:
     """Return the file of a report."""
     # A broken decoder can produce lone surrogates, which cannot be encoded.
     return _FORMATS[kind](data).encode("utf-8", "replace")

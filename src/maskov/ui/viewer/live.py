@@ -24,6 +24,7 @@ from maskov.models import DEFAULT_MODEL
 from maskov.parts import written
 from maskov.runs import Run
 from maskov.shipped import listed
+from maskov.ui.detokenise import spelled
 from maskov.ui.report.formats import json_safe
 from maskov.ui.terminal import Pace
 from maskov.ui.viewer.runs import id_of
@@ -203,7 +204,7 @@ class LiveRun:
             "epoch": done,
             "passes": int(traces["passes"][:done].sum()),
             "chains": [
-                {"chain": one.chain, "energy": getattr(one, energy), "words": one.tokens}
+                {"chain": one.chain, "energy": getattr(one, energy), "words": spelled(one.tokens)}
                 for one in samples[(done - 1) * chains : done * chains]
             ],
             **rates,

@@ -1,6 +1,7 @@
 """The runs that the viewer shows, under ids that only the server maps to folders.
 
-For each: a summary, a verdict, its report without samples, and its samples, filtered and sorted.
+For each: a summary, a verdict, its report without samples, its samples, filtered and sorted, and
+its chains, replayed step by step.
 """
 
 from __future__ import annotations
@@ -13,13 +14,17 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
 from maskov.errors import InputError, MaskovError, RunError
+from maskov.models.base import MaskedModel
+from maskov.replay import Replayer, why_not
 from maskov.runs import Run, Sample
-from maskov.ui.detokenise import detokenised
+from maskov.runs.manifest import LoadedModels, own_parts
+from maskov.ui.detokenise import changed_parts, detokenised, spelled
 from maskov.ui.report import build
 from maskov.ui.report.formats import PAGE_DIGITS, json_safe, with_error
 from maskov.ui.report.samples import similar_groups
@@ -31,6 +36,10 @@ _SHOWN = (
     "model", "kernel", "energy", "chains", "epochs", "epochs_done", "acceptance_rate",
     "novel_rate", "energy_raw_mean", "energy_norm_mean", "leaves_invariant",
 )  # fmt: skip
+# Maximum tokens of a chain in one response, a few megabytes.
+MOST_TOKENS = 1_000_000
+_KEPT_REPLAYERS, _KEPT_EPOCHS = 4, 256
+_TOLD = ("energy_raw", "energy_norm", "energy_target", "accepted", "novel", "steps")
 # When the latest epoch was written.
 Stamp = tuple[int, int]
 
@@ -97,7 +106,11 @@ class RunList:
 def _summary(path: Path, stamp: Stamp) -> dict[str, Any]:
     run = open_run(path)
     summary = run.summary().to_dict()
-    about = {"created": run.manifest.created, "title": run.manifest.name or path.name}
+    about = {
+        "created": run.manifest.created,
+        "title": run.manifest.name or path.name,
+        "particles": run.manifest.particles,
+    }
     return json_safe({name: summary[name] for name in _SHOWN} | about, PAGE_DIGITS)  # type: ignore[no-any-return]
 
 
@@ -109,7 +122,7 @@ def verdict(path: Path, stamp: Stamp) -> dict[str, Any]:
 
 def overview(opened: OpenedRun, why_not: str | None) -> dict[str, Any]:
     """Return the run's report without samples, and why its chains cannot be replayed, if so."""
-    report = build([opened.run], samples=0).runs[0]
+    report = build([opened.run], samples=0)["runs"][0]
     data = json_safe(report, PAGE_DIGITS)
     del data["diagnosis"]
     return data | {  # type: ignore[no-any-return]
@@ -117,13 +130,13 @@ def overview(opened: OpenedRun, why_not: str | None) -> dict[str, Any]:
         "name": opened.path.name,
         "title": opened.title,
         "why_not_played": why_not,
-        "numbers": {number.name: with_error(number) for number in report.numbers},
+        "numbers": {number["name"]: with_error(number) for number in report["numbers"]},
     }
 
 
 def open_run(path: Path) -> Run:
     """Open a run folder, unless one of its files could keep its reader waiting for ever."""
-    for folder in (path, path / "traces", path / "checkpoints"):
+    for folder in (path, path / "checkpoints"):
         # Where a folder cannot be read, opening the run says why.
         with suppress(OSError), os.scandir(folder) as entries:
             for entry in entries:
@@ -141,7 +154,7 @@ def id_of(path: Path) -> str:
 
 def stamp_of(path: Path) -> Stamp:
     """Return when the latest epoch and the latest samples were written."""
-    return _changed(path / "traces" / "steps.npy"), _changed(path / "samples.jsonl")
+    return _changed(path / "traces.npy"), _changed(path / "samples.jsonl")
 
 
 def _runs_of(place: Path) -> Iterator[Path]:
@@ -243,3 +256,92 @@ def found_samples(opened: OpenedRun, query: SampleQuery) -> dict[str, Any]:
             for sample, group in rows[query.offset : query.offset + query.limit]
         ],
     }
+
+
+class Player:
+    """Replays epochs, one at a time, and caches the latest.
+
+    Models with remote code are loaded only with `trust`, and downloaded only with
+    `allow_download`, because a run folder may be anybody's.
+    """
+
+    def __init__(
+        self,
+        device: str | None = None,
+        trust: bool = False,
+        trust_parts: bool = False,
+        allow_download: bool = False,
+    ) -> None:
+        self._models = LoadedModels(device, trust=trust, allow_download=allow_download)
+        self._trust, self._trust_parts = trust, trust_parts
+        self._allow_download = allow_download
+        self._lock = Lock()
+        self._replayer = lru_cache(_KEPT_REPLAYERS)(self._load)
+        self._epoch = lru_cache(_KEPT_EPOCHS)(self._replay)
+
+    def why_not(self, opened: OpenedRun) -> str | None:
+        """Return why the chains of a run cannot be replayed, or None."""
+        config = opened.run.manifest.config
+        if reason := why_not(opened.run):
+            return reason
+        if config.model.source.trust_remote_code and not self._trust:
+            return (
+                "its model has remote code: start the server with --trust-remote-code to allow it"
+            )
+        if (parts := own_parts(config)) and not self._trust_parts:
+            return (
+                f"it uses '{parts[0]}', a part that is not maskov's: start the server with "
+                "--trust-parts to let it run"
+            )
+        return None
+
+    def chain(self, opened: OpenedRun, chain: int) -> dict[str, Any]:
+        """Return a chain as recorded: its tokens and energies at the end of each epoch."""
+        with self._lock:
+            replayer, model = self._replayer(opened)
+            rows = replayer.tokens(chain)
+            if sum(map(len, rows)) > MOST_TOKENS:
+                raise InputError("this chain is too long to show.")
+            traces, manifest, done = opened.run.traces, opened.run.manifest, replayer.epochs
+            sources = manifest.inputs.sources
+            return {
+                "chain": chain,
+                "texts": [spelled(model.token_strings(row)) for row in rows],
+                "free": replayer.free(chain),
+                "source": None if sources is None else sources[replayer.source(chain)],
+                "experts": {
+                    name: json_safe(traces["expert_energy"][:done, chain, column].tolist())
+                    for column, name in enumerate(manifest.experts)
+                },
+                **{name: json_safe(traces[name][:done, chain].tolist()) for name in _TOLD},
+            }
+
+    def epoch(self, opened: OpenedRun, chain: int, epoch: int) -> dict[str, Any]:
+        """Return the steps of one epoch of a chain."""
+        with self._lock:
+            return self._epoch(opened, chain, epoch)
+
+    def _replay(self, opened: OpenedRun, chain: int, epoch: int) -> dict[str, Any]:
+        """Return an epoch with its `texts`: the tokens at first and after each accepted change."""
+        replayer, model = self._replayer(opened)
+        replay = replayer.epoch(chain, epoch)
+        tokens, texts, steps = replay.before, [spelled(model.token_strings(replay.before))], []
+        for step in replay.steps:
+            after = step.proposed(tokens)
+            places = [(place, 1, 1) for place in step.positions]
+            if step.start is not None:
+                places = [(step.start, len(step.old), len(step.new))]
+            words = model.token_strings(tokens), model.token_strings(after)
+            more = {"repeated": step.repeated, "parts": changed_parts(*words, places)}
+            steps.append(json_safe(step, infinities=True) | more)
+            if step.accepted and not step.repeated:
+                tokens = after
+                texts.append(spelled(words[1]))
+        return json_safe(replay, infinities=True) | {"steps": steps, "texts": texts}  # type: ignore[no-any-return]
+
+    def _load(self, opened: OpenedRun) -> tuple[Replayer, MaskedModel]:
+        reason = self.why_not(opened)
+        if reason is not None:
+            raise RunError(f"this run cannot be replayed: {reason}.")
+        model = self._models.of(opened.run.manifest)
+        return Replayer(opened.run, model, self._trust_parts, self._allow_download), model

@@ -27,9 +27,9 @@ from maskov.errors import InputError, MaskovError
 from maskov.ui.report import build
 from maskov.ui.report.formats import to_page
 from maskov.ui.viewer.live import LiveRuns, RunRequest, choices
-from maskov.ui.viewer.player import Player
 from maskov.ui.viewer.runs import (
     OpenedRun,
+    Player,
     RunList,
     SampleQuery,
     found_samples,
@@ -186,10 +186,10 @@ def _add_runs(router: APIRouter, run_list: RunList, player: Player) -> None:
     @reading
     def report(run_id: Annotated[str, Query(alias="id", max_length=100)]) -> HTMLResponse:
         chosen = opened(run_id)
-        page = to_page(build([chosen.run], title=chosen.title))
-        policy = f"{page.policy}; frame-ancestors 'none'"
-        content = page.html.encode("utf-8", "replace")  # a lone surrogate cannot be encoded
-        return HTMLResponse(content, headers={"Content-Security-Policy": policy})
+        html, policy = to_page(build([chosen.run], title=chosen.title))
+        content = html.encode("utf-8", "replace")  # a lone surrogate cannot be encoded
+        headers = {"Content-Security-Policy": f"{policy}; frame-ancestors 'none'"}
+        return HTMLResponse(content, headers=headers)
 
     @router.get("/api/runs")
     @reading

@@ -4,31 +4,22 @@ const data = JSON.parse(document.getElementById("report-data").textContent);
 const several = data.runs.length > 1;
 const PER = data.runs[0].per_token ? " per token" : "";
 const NAMES = { raw: `E_raw${PER}`, norm: `E_norm${PER}` };
-const BAND = "The line is the median over chains, the band holds the middle 80 %.";
+const POPULATIONS = data.runs.every((run) => run.particles);
+const UNITS = POPULATIONS ? "particles" : "chains";
+const BAND = `The line is the median over ${UNITS}, the band holds the middle 80 %.`;
+const AFTER = POPULATIONS ? "at the end of the path" : "after burn-in";
 
-// Epochs of a population are points of its path; the target is the last of them.
-const clock = (run) => (run.particles ? "point of the path" : "epoch");
-const burnIn = (run) => (run.burn_in > 0 ? { from: 0, to: run.burn_in + 0.5, label: run.particles ? "before the target" : "burn-in" } : null);
-
-const energyChart = (run, { spread, chains }, label, hue) => {
-  const series = [
-    { name: chains.length < run.chains ? `${chains.length} of ${run.chains.toLocaleString("en")} chains` : `${chains.length} chains`, tone: hue, x: run.epochs, many: chains, names: run.shown_chains.map((chain) => `chain ${chain}`) },
-    { name: "median, 10–90 %", tone: hue, x: run.epochs, y: spread.middle, low: spread.low, high: spread.high, strong: true },
-  ];
-  if (chains.length === 1) series.splice(0, 2, { ...series[1], name: `chain ${run.shown_chains[0]}`, low: null, high: null });
-  if (run.temperature) series.push({ name: "temperature", tone: 1, dash: 1, x: run.epochs, y: run.temperature, right: true });
-  return {
-    title: `${label} by ${clock(run)}`, series, shade: burnIn(run),
-    x: { label: clock(run), whole: true }, y: { label },
-    right: run.temperature ? { label: "target temperature" } : null,
-    caption: chains.length > 1 ? BAND : "",
-  };
-};
+const energyChart = (run, trace, label, hue) => ({
+  title: `${label} by ${clockOf(run)}`, series: energySeries(run, trace, hue), shade: shadeOf(run),
+  x: { label: clockOf(run), whole: true }, y: { label },
+  right: run.temperature ? { label: "target temperature" } : null,
+  caption: trace.chains.length > 1 ? BAND : "",
+});
 
 const rateChart = (run, hue) => ({
-  title: `Accepted and novel by ${clock(run)}`,
-  caption: "Shares of steps over all chains; bands hold the middle 80 % of the chains. Novel: accepted and different.",
-  x: { label: clock(run), whole: true }, y: { label: "share of steps", include: [0, 1] }, shade: burnIn(run),
+  title: `Accepted and novel by ${clockOf(run)}`,
+  caption: `Shares of steps over all ${unitOf(run)}s; bands hold the middle 80 % of the ${unitOf(run)}s. Novel: accepted and different.`,
+  x: { label: clockOf(run), whole: true }, y: { label: "share of steps", include: [0, 1] }, shade: shadeOf(run),
   series: [["accepted", 0, 0], ["novel", 2, 1]].map(([name, tone, dash]) => ({
     name, tone: hue(tone), dash, marker: dash, x: run.epochs, y: run[name].middle,
     low: run.chains > 1 ? run[name].low : null, high: run.chains > 1 ? run[name].high : null,
@@ -64,17 +55,17 @@ const histogramChart = (name) => {
   const found = data.histograms[name];
   if (!found) return null;
   return {
-    title: data.runs.some((run) => run.burn_in) ? `${NAMES[name]} after burn-in` : NAMES[name],
-    caption: "Shares of all traced epochs and chains after burn-in.",
+    title: data.runs.some((run) => run.burn_in) ? `${NAMES[name]} ${AFTER}` : NAMES[name],
+    caption: POPULATIONS ? `Shares of all particles ${AFTER}.` : "Shares of all traced epochs and chains after burn-in.",
     x: { label: NAMES[name] }, y: { label: "share", include: [0] },
     series: data.runs.map((run, index) => ({
-      name: several ? run.label : "all chains", tone: index % 7, dash: several ? index % 7 : 0, steps: true, x: found.edges, y: found.shares[index],
+      name: several ? run.label : `all ${UNITS}`, tone: index % 7, dash: several ? index % 7 : 0, steps: true, x: found.edges, y: found.shares[index],
     })),
   };
 };
 
 const overlaid = (title, label, pick, include) => ({
-  title, x: { label: "epoch", whole: true }, y: { label, include },
+  title: `${title} by ${clockOf(data.runs[0])}, all runs`, x: { label: clockOf(data.runs[0]), whole: true }, y: { label, include },
   series: data.runs.map((run, index) => {
     const { middle, low, high } = pick(run);
     return { name: run.label, tone: index % 7, dash: index % 7, marker: index % 7, x: run.epochs, y: middle, low, high, strong: true };
@@ -82,10 +73,10 @@ const overlaid = (title, label, pick, include) => ({
 });
 
 const comparisonCharts = () => [
-  ...Object.keys(NAMES).map((name) => ({ ...overlaid(`${NAMES[name]} by epoch, all runs`, NAMES[name], (run) => run.energies[name].spread), caption: BAND })),
-  ...Object.keys(NAMES).map((name) => ({ ...histogramChart(name), title: `${NAMES[name]} after burn-in, all runs` })),
-  overlaid("Accepted by epoch, all runs", "share of steps", (run) => run.accepted, [0, 1]),
-  overlaid("Novel by epoch, all runs", "share of steps", (run) => run.novel, [0, 1]),
+  ...Object.keys(NAMES).map((name) => ({ ...overlaid(NAMES[name], NAMES[name], (run) => run.energies[name].spread), caption: BAND })),
+  ...Object.keys(NAMES).map((name) => ({ ...histogramChart(name), title: `${NAMES[name]} ${AFTER}, all runs` })),
+  overlaid("Accepted", "share of steps", (run) => run.accepted, [0, 1]),
+  overlaid("Novel", "share of steps", (run) => run.novel, [0, 1]),
 ].filter((spec) => spec.series);
 
 const runCharts = (index) => {

@@ -19,7 +19,7 @@ class Samples {
     this.all = data.runs.flatMap((run, index) => run.samples.map((one) => ({ ...one, run: index })));
     if (!this.all.length) {
       const some = data.runs.some((run) => run.samples_in_all);
-      holder.append(html("p", {}, some ? "No samples were asked for." : "No sample has been kept yet: the last of each chain is, when the run is finished."));
+      holder.append(html("p", {}, some ? "No samples were asked for." : `No sample has been kept yet: the last of each ${unitOf(data.runs[0])} is, when the run is finished.`));
       return;
     }
     this.shown = PORTION;
@@ -62,7 +62,7 @@ class Samples {
     this.every = html("button", { type: "button" }, "Show all");
     this.every.addEventListener("click", () => { this.shown = Infinity; this.list(); });
     this.tip = html("div", { class: "bubble tip", id: "token-tip", role: "tooltip", hidden: true });
-    const heads = ["E_raw", "E_norm", ...(several ? ["run"] : []), "chain", "epoch", "text"];
+    const heads = ["E_raw", "E_norm", ...(several ? ["run"] : []), unitOf(data.runs[0]), clockOf(data.runs[0]), "text"];
     this.sources = this.all.some((one) => one.source !== null);
     if (this.sources) heads.push("source");
     this.named = this.all.some((one) => known(one.name));
@@ -77,7 +77,7 @@ class Samples {
       html("div", { class: "controls" },
         html("label", { class: "search" }, html("span", {}, "Search"), search), order, from,
         several ? runs : "", this.scales.norm ? shade : "",
-        html("label", { class: "tick" }, group, "Group similar samples of a chain")),
+        html("label", { class: "tick" }, group, `Group similar samples of a ${unitOf(data.runs[0])}`)),
       this.scales.norm ? this.ramp : "", this.count, table,
       html("p", { class: "more" }, this.more, this.every), this.tip,
     );
@@ -134,8 +134,8 @@ class Samples {
       cell(known(one.energy_raw) ? one.energy_raw.toFixed(2).replace("-", "−") : "–", "number", "E_raw"),
       cell(known(one.energy_norm) ? one.energy_norm.toFixed(2).replace("-", "−") : "–", "number", "E_norm"),
       several ? html("td", { class: "run", "data-label": "run" }, html("span", { class: `key s${one.run % 7}` }), run.label) : "",
-      cell(String(one.chain), "number", "chain"),
-      cell(String(one.epoch), "number", "epoch"),
+      cell(String(one.chain), "number", unitOf(run)),
+      cell(String(one.epoch), "number", clockOf(run)),
       html("td", { class: "text" }, ...this.text(one), beside ? " " : "", beside),
       this.sources ? html("td", { class: "source" }, one.source ?? "") : "",
       this.named ? html("td", { class: "source" }, html("strong", {}, one.name ?? ""), ` ${(one.mutations ?? []).join(" ")}`) : "",

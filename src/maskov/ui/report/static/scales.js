@@ -23,6 +23,23 @@ const html = (name, attributes = {}, ...content) => {
   return made;
 };
 
+// A chain of a population is a particle, and its epochs are points of the path, of which the last is
+// the target.
+const unitOf = (run) => (run.particles ? "particle" : "chain");
+const clockOf = (run) => (run.particles ? "point of the path" : "epoch");
+const shadeOf = (run) => (run.burn_in > 0 ? { from: 0, to: run.burn_in + 0.5, label: run.particles ? "before the target" : "burn-in" } : null);
+
+// The chains and the median of an energy, as series of a chart.
+const energySeries = (run, { spread, chains }, tone) => {
+  const unit = unitOf(run);
+  const all = run.chains.toLocaleString("en");
+  const lines = { name: `${chains.length < run.chains ? `${chains.length} of ${all}` : all} ${unit}s`, tone, x: run.epochs, many: chains, names: run.shown_chains.map((chain) => `${unit} ${chain}`) };
+  const median = { name: "median, 10–90 %", tone, x: run.epochs, y: spread.middle, low: spread.low, high: spread.high, strong: true };
+  const series = chains.length === 1 ? [{ ...median, name: `${unit} ${run.shown_chains[0]}`, low: null, high: null }] : [lines, median];
+  if (run.temperature) series.push({ name: "temperature", tone: 1, dash: 1, x: run.epochs, y: run.temperature, right: true });
+  return series;
+};
+
 const known = (value) => value !== null && value !== undefined;
 
 const shortNumber = (value, digits = 4) => {

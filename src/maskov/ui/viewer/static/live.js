@@ -11,9 +11,10 @@ const before = new Map(); // chain -> words of the frame before
 const drawChain = ({ chain, energy, words }) => {
   const old = before.get(chain);
   const line = html("span", { class: "text" });
-  spelled(words).forEach(({ text, space }, index) => {
-    if (space) line.append(" ");
-    const fresh = old && old.words[index] !== words[index];
+  words.forEach((word, index) => {
+    const text = word.trimStart();
+    if (text !== word) line.append(" ");
+    const fresh = old && old.words[index]?.trimStart() !== text;
     line.append(html("span", { class: fresh ? "word fresh" : "word" }, text));
   });
   const value = known(energy) ? energy : old?.energy ?? null;

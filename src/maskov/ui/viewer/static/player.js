@@ -17,13 +17,6 @@ const putIcon = (button, name) => {
   button.replaceChildren(icon);
 };
 
-const proposed = (tokens, step) => {
-  const after = [...tokens];
-  if (step.start !== null) after.splice(step.start, step.old.length, ...step.new);
-  else step.positions.forEach((place, index) => { after[place] = step.new[index]; });
-  return after;
-};
-
 // Shows what a term of the table means while it is pointed at or has the focus.
 const explain = (term) => {
   const tip = byId(term.getAttribute("aria-describedby"));
@@ -120,8 +113,7 @@ class Player {
     byId("ended").textContent = `At the end of this epoch: ${[...energies, ...experts, `${recorded.accepted[this.epoch]} of ${recorded.steps[this.epoch]} steps accepted`].join(" · ")}`;
     if (this.replay?.epoch === this.epoch && this.replay?.chain === this.chain) return;
     this.replay = null;
-    const { tokens, words } = recorded;
-    this.drawWords(tokens[this.epoch].map((token) => words[token]), null, []);
+    this.drawWords(recorded.texts[this.epoch], null, []);
     byId("decision").className = "decision waiting";
     byId("decision").replaceChildren(html("p", {}, "The sequence at the end of this epoch. Replaying its steps …"));
     byId("steps").replaceChildren();
@@ -149,37 +141,27 @@ class Player {
       "tr", {},
       html("td", {}, button),
       html("td", { "data-label": "position" }, step.start !== null ? `from ${step.start + 1}` : step.positions.map((place) => place + 1).join(", ")),
-      html("td", { class: "words proposed" }, this.parts(number).map(({ from, to }) => (step.repeated ? from : `${from || "nothing"} → ${to || "nothing"}`)).join(", ")),
+      html("td", { class: "words proposed" }, step.parts.map(({ from, to }) => (step.repeated ? from : `${from || "nothing"} → ${to || "nothing"}`)).join(", ")),
       html("td", { class: `words result ${tone}` }, `${sign} ${word}`),
       html("td", { "data-label": "log u", class: last ? null : "untested" }, last ? fixed(Math.log(last.uniform), 2) : "–"),
       html("td", { "data-label": "limit", class: last ? null : "untested" }, last ? fixed(last.log_threshold, 2) : "–"),
     );
   }
 
-  // The tokens of the epoch just before each step.
+  // The words of the epoch just before each step, and at its end.
   sequences(replay) {
-    const found = [replay.before];
-    for (const step of replay.steps) {
-      const tokens = found[found.length - 1];
-      found.push(step.accepted ? proposed(tokens, step) : tokens);
-    }
-    return found;
-  }
-
-  // What a step would change, in whole words.
-  parts(number) {
-    const step = this.replay.steps[number - 1];
-    const before = this.before[number - 1];
-    const words = (tokens) => tokens.map((token) => this.replay.words[token]);
-    return changedParts(words(before), words(proposed(before, step)), step);
+    let changes = 0;
+    return [replay.texts[0], ...replay.steps.map(({ accepted, repeated }) => {
+      if (accepted && !repeated) changes += 1;
+      return replay.texts[changes];
+    })];
   }
 
   draw(speak = false) {
     const { replay } = this;
     const step = this.step ? replay.steps[this.step - 1] : null;
-    const words = this.before[Math.max(this.step - 1, 0)].map((token) => replay.words[token]);
-    const parts = step ? this.parts(this.step) : [];
-    this.drawWords(words, step, parts);
+    const parts = step?.parts ?? [];
+    this.drawWords(this.before[Math.max(this.step - 1, 0)], step, parts);
     drawDecision(byId("decision"), replay, step, parts);
     byId("step").value = this.step;
     byId("step-said").textContent = `${this.step} of ${replay.steps.length}`;
@@ -202,11 +184,12 @@ class Player {
   drawWords(words, step, parts) {
     const holder = byId("sentence");
     holder.replaceChildren();
-    spelled(words).forEach(({ text, space }, place) => {
+    words.forEach((word, place) => {
       const part = parts.find(({ first, last }) => place >= first && (place < last || place === first));
       if (part?.first === place) this.drawPart(holder, step, part);
       if (part && place < part.last) return;
-      if (space) holder.append(" ");
+      const text = word.trimStart();
+      if (text !== word) holder.append(" ");
       const frozen = this.recorded.free[place] === false;
       holder.append(html("span", { class: frozen ? "token frozen" : "token", title: `position ${place + 1}${frozen ? ", frozen" : ""}` }, text));
     });

@@ -18,29 +18,23 @@ const showHead = (run) => {
   });
   byId("title").after(verdict, html("dl", { class: "cards" }, ...cards), html("ul", { class: "notes" }, ...run.notes.map((note) => html("li", {}, note))));
   byId("run-said").textContent = "";
+  document.querySelectorAll("[data-unit]").forEach((one) => { one.textContent = unitOf(run); });
+  document.querySelectorAll("[data-clock]").forEach((one) => { one.textContent = clockOf(run); });
 };
 
 const showCharts = (run) => {
-  const shade = run.burn_in > 0 ? { from: 0, to: run.burn_in + 0.5, label: run.particles ? "before the target" : "burn-in" } : null;
-  // Epochs of a population are points of its path; the target is the last of them.
-  const clock = run.particles ? "point of the path" : "epoch";
-  const x = { label: clock, whole: true };
+  const shade = shadeOf(run);
+  const x = { label: clockOf(run), whole: true };
   const traces = [...Object.entries(NAMES).map(([name, label]) => [`${label}${run.per_token ? " per token" : ""}`, run.energies[name]]), ...Object.entries(run.experts)];
-  for (const [index, [label, { spread, chains }]] of traces.entries()) {
-    const tone = (2 * index) % 7;
-    const series = [
-      { name: `${chains.length} of ${run.chains.toLocaleString("en")} chains`, tone, x: run.epochs, many: chains, names: run.shown_chains.map((chain) => `chain ${chain}`) },
-      { name: "median, 10–90 %", tone, x: run.epochs, y: spread.middle, low: spread.low, high: spread.high, strong: true },
-    ];
-    if (run.temperature) series.push({ name: "temperature", tone: 1, dash: 1, x: run.epochs, y: run.temperature, right: true });
+  for (const [index, [label, trace]] of traces.entries()) {
     new Chart(byId("charts"), {
-      title: `${label} by ${clock}`, series, shade, x, y: { label },
+      title: `${label} by ${clockOf(run)}`, series: energySeries(run, trace, (2 * index) % 7), shade, x, y: { label },
       right: run.temperature ? { label: "target temperature" } : null,
     });
   }
   new Chart(byId("charts"), {
-    title: `Accepted and novel by ${clock}`, wide: true, shade, x, y: { label: "share of steps", include: [0, 1] },
-    caption: "Shares of steps over all chains. Novel: accepted and different.",
+    title: `Accepted and novel by ${clockOf(run)}`, wide: true, shade, x, y: { label: "share of steps", include: [0, 1] },
+    caption: `Shares of steps over all ${unitOf(run)}s. Novel: accepted and different.`,
     series: [["accepted", 0, 0], ["novel", 2, 1]].map(([name, tone, dash]) => ({ name, tone, dash, marker: dash, x: run.epochs, y: run[name].middle })),
   });
 };

@@ -5,8 +5,8 @@ const runLine = (run) => {
   if (run.error) return html("li", { class: "broken" }, title, html("p", { class: "small" }, run.error));
   const done = run.epochs_done >= run.epochs;
   const figures = [
-    `${run.chains.toLocaleString("en")} chain${run.chains === 1 ? "" : "s"}`,
-    done ? `${run.epochs} epochs` : `${run.epochs_done} of ${run.epochs} epochs`,
+    `${run.chains.toLocaleString("en")} ${unitOf(run)}${run.chains === 1 ? "" : "s"}`,
+    `${done ? "" : `${run.epochs_done} of `}${run.epochs} ${run.particles ? "points of the path" : "epochs"}`,
     known(run.energy_raw_mean) ? `E_raw ${shortNumber(run.energy_raw_mean)}` : null,
     known(run.energy_norm_mean) ? `E_norm ${shortNumber(run.energy_norm_mean)}` : null,
     known(run.acceptance_rate) ? `accepted ${percent(run.acceptance_rate)}` : null,

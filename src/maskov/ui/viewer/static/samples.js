@@ -82,8 +82,8 @@ class SampleList {
       "tr", {},
       html("td", { "data-label": "E_raw" }, fixed(one.energy_raw, 2)),
       html("td", { "data-label": "E_norm" }, fixed(one.energy_norm, 2)),
-      html("td", { "data-label": "chain" }, String(one.chain)),
-      html("td", { "data-label": "epoch" }, String(one.epoch + 1)),
+      html("td", { "data-label": unitOf(this.run) }, String(one.chain)),
+      html("td", { "data-label": clockOf(this.run) }, String(one.epoch + 1)),
       html("td", { class: "words" }, one.text, one.similar ? " " : "", this.others(one), known(one.source) ? html("span", { class: "source" }, one.source) : ""),
       html("td", {}, button),
     );
