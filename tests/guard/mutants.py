@@ -24,8 +24,7 @@ POPULATIONS = "exact/test_populations.py"
 MUTANTS = [
     # moves
     ("moves/filling.py", "reverse = drawn.log_reverse", "reverse = drawn.log_forward", PARTS),
-    ("moves/site.py", "return rank.masked_fill(~free, _NEVER)\n\n\n",
-     "return rank\n\n\n", PARTS),
+    ("moves/base.py", "return rank.masked_fill(~chosen, NEVER)", "return rank", PARTS),
     ("moves/base.py", "logits.double().masked_fill(forbidden, -torch.inf)",
      "logits.double()", PARTS),
     ("moves/filling.py", "reverse = reverse.index_copy(0, apart, only)", "pass", PARTS),
