@@ -304,10 +304,7 @@ def test_checkpoints_removed_while_the_run_is_on_are_missed_by_nobody(runs, tmp_
 def test_a_trace_that_grows_while_the_run_is_on_is_not_written(tmp_path):
     trace = tmp_path / "run" / "traces.npy"
     with pytest.raises(RunError, match=r"traces\.npy has 5 bytes too many"):
-        run(
-            tmp_path / "run",
-            acts={40: lambda: trace.write_bytes(trace.read_bytes() + b"extra")},
-        )
+        run(tmp_path / "run", acts={40: lambda: trace.write_bytes(trace.read_bytes() + b"extra")})
 
 
 @pytest.mark.parametrize("write", [3, 9, 14])

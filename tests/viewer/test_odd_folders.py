@@ -14,8 +14,7 @@ from maskov.ui.viewer import runs as runs_module
 from maskov.ui.viewer.live import LiveRuns
 from maskov.ui.viewer.runs import Player, RunList, id_of
 from maskov.ui.viewer.server import create_app
-from view_runs import make_run
-from web_server import ThreadServer
+from view_runs import ThreadServer, make_run
 
 
 @pytest.fixture(scope="module")
