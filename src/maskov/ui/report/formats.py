@@ -177,6 +177,5 @@ def write_report(runs: Sequence[Run], out: Path, **options: Any) -> Path:
 
     `options` are those of `build`.
     """
-    kind = format_of(None, out)
-    write_file(out, content_of(build(runs, **options), kind))
+    write_file(out, content_of(build(runs, **options), format_of(None, out)))
     return out
