@@ -6,8 +6,6 @@ points: chains that start from different texts share a target, unless it compare
 or some of their tokens are frozen. Chains that change their lengths share a target, too.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -5,8 +5,6 @@ element, and the content security policy allows only the page's own scripts and 
 sample can inject code.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -3,8 +3,6 @@
 Its progress is read from the run folder, which stays as a run like any other.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

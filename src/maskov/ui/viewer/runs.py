@@ -4,8 +4,6 @@ For each: a summary, a verdict, its report without samples, its samples, filtere
 its chains, replayed step by step.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections import Counter

@@ -4,8 +4,6 @@ No request path reaches the file system: only the server maps names of files and
 paths. With a token every path starts with it; all others are 404.
 """
 
-from __future__ import annotations
-
 import json
 import secrets
 import socket
