@@ -24,7 +24,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from maskov.models.huggingface import FAMILIES, family_head
+from maskov.encoders.families import FAMILIES
+from maskov.models.huggingface import family_head
 from maskov.shipped import source_of
 from recipes.labelled import (
     Batch,

@@ -26,7 +26,7 @@ import numpy as np
 import torch
 
 from maskov import api
-from maskov.arguments import arguments_of
+from maskov.arguments import arguments_of, energy_of
 from maskov.diagnostics.populations import Estimate, PopulationSummary
 from maskov.energies import Autoregressive, Energy
 from maskov.energies.networks import Loading
@@ -39,7 +39,6 @@ from maskov.models.base import MaskedModel
 from maskov.models.scorer import Scorer
 from maskov.moves import Move, Site
 from maskov.options import findable
-from maskov.plan import energy_of
 from maskov.random import CounterRng
 from maskov.runs.preparation import threads
 from maskov.tuning.path import PILOTS, find_path
@@ -150,7 +149,8 @@ class EvidencePlan:
     start: Ordered
     particles: int = 64
     populations: int = 4
-    moves: int = 6
+    moves: int = 1
+    longer: int = 5
     passes: int | None = None
     seed: int = 0
 
@@ -279,15 +279,16 @@ def _at_length(
 ) -> tuple[LengthEvidence, Float[Tensor, " texts"]]:
     """Return the evidence of a target at one length, and E/T of each text."""
     kernel = Population(
-        Metropolis(energy, plan.move, temperature), plan.start, plan.particles, moves=plan.moves
-    )
+        Metropolis(energy, plan.move, temperature), plan.start, plan.particles, moves=plan.moves,
+        longer=plan.longer,
+    )  # fmt: skip
     known = _known(kernel, [tokens for _, tokens in lines], length, scorer)
     values = kernel.bridge(1.0).total(known) if lines else torch.zeros(0, dtype=torch.float64)
     if exact:
         one = LengthEvidence(length, len(lines), 0.0, 0.0, float(values.sum()), 0.0, True, ())
         return one, values
     count = plan.particles * plan.populations
-    pilots = replace(kernel, particles=PILOTS)
+    pilots = replace(kernel.even, particles=PILOTS)
     rng = CounterRng(plan.seed)
     pilot = find_path(pilots, _blank(scorer.model, length, PILOTS, _PILOT_CHAINS), scorer, rng)
     path = pilot.path if plan.passes is None else pilot.paid(plan.passes)

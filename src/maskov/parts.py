@@ -14,7 +14,7 @@ import json
 import os
 import re
 import sys
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
 from maskov.errors import InputError, RunError
@@ -170,14 +170,31 @@ def is_plain(data: Any) -> bool:
 
 
 def part_text(part: Any) -> str:
-    """Write a part as `parse_call` reads it; one that cannot be made again is only named."""
-    recipe = recipe_of(part)
-    if recipe is None:
-        return _short_name(part)
-    name, arguments, options = recipe
-    inner = [written(value) for value in arguments]
-    inner += [f"{key}={written(value)}" for key, value in options.items()]
+    """Write a part as `parse_call` reads it; one that cannot be made again is only named.
+
+    A built-in dataclass has its own name, and the arguments that are not the usual ones.
+    """
+    if is_built_in(part) and is_dataclass(part):
+        name, inner = re.sub(r"\B([A-Z])", r"_\1", type(part).__name__).lower(), []
+        for one in fields(part):
+            value = getattr(part, one.name)
+            if one.default is MISSING:
+                inner.append(quoted(value))
+            elif value != one.default:
+                inner.append(f"{one.name}={quoted(value)}")
+    else:
+        recipe = recipe_of(part)
+        if recipe is None:
+            return _short_name(part)
+        name, arguments, options = recipe
+        inner = [written(value) for value in arguments]
+        inner += [f"{key}={written(value)}" for key, value in options.items()]
     return f"{name}({', '.join(inner)})" if inner else name
+
+
+def is_built_in(part: Any) -> bool:
+    """Whether the part's class is one of maskov's own."""
+    return type(part).__module__.partition(".")[0] == "maskov"
 
 
 def _short_name(part: Any) -> str:

@@ -27,10 +27,10 @@ from maskov import (
     sample,
 )
 from maskov.energies import Energy, TextEnergy
+from maskov.energies.base import Norm as NormEnergy
 from maskov.energies.counting import Edit, edit_distance, words_changed
-from maskov.energies.masked import Norm as NormEnergy
-from maskov.energies.masked import OtherModel
 from maskov.energies.networks import Classifier, Similar
+from maskov.energies.other_models import OtherModel
 from maskov.exact import all_sequences, all_states, distribution, fresh_state
 from maskov.models.scorer import Scorer
 from maskov.moves import Resize

@@ -11,11 +11,13 @@ import torch
 
 from maskov import Metropolis, Mixture, Norm, Raw, Site, Span, parse_energy
 from maskov.diagnostics.populations import PopulationSummary
+from maskov.energies.base import Energy
 from maskov.energies.ordered import Ordered
 from maskov.errors import InputError
 from maskov.exact import all_states, distribution, fresh_state
-from maskov.execution.loop import whole_epoch
+from maskov.execution.loop import epoch, whole_epoch
 from maskov.kernels.population import Population, systematic
+from maskov.models.builtin import TabularModel
 from maskov.models.scorer import Scorer
 from maskov.random import CounterRng
 from maskov.testing import random_table
@@ -36,17 +38,17 @@ def _blank(first, count):
     return replace(chains, chain=torch.arange(count) + first)
 
 
-def _run(kernel, count=POPULATIONS, seed=0, chains=None):
+def _run(kernel, count=POPULATIONS, seed=0, chains=None, scorer=SCORER):
     """Return a summary of many populations, and their last states."""
     rng, weights = CounterRng(seed), []
     if chains is None:
-        chains = kernel.first(_blank(0, count * kernel.particles), SCORER, rng)
-    for epoch in range(len(kernel.path)):
-        now = kernel.at(epoch, None, None)
-        chains = whole_epoch(now, now.init(chains, SCORER), SCORER, rng)
+        chains = kernel.first(_blank(0, count * kernel.particles), scorer, rng)
+    for point in range(len(kernel.path)):
+        now = kernel.at(point, None, None)
+        chains = whole_epoch(now, now.init(chains, scorer), scorer, rng)
         weights.append(chains.log_weight)
     parts = torch.stack(weights).numpy(), chains.replica.numpy(), chains.energy.numpy()
-    tokens = chains.tokens.view(-1, kernel.particles, 3)
+    tokens = chains.tokens.view(-1, kernel.particles, chains.tokens.shape[1])
     return PopulationSummary.of(*parts, kernel.particles), tokens
 
 
@@ -121,6 +123,94 @@ def test_errors_are_calibrated():
         )
         inside += abs(one.log_z.value - truth) < 2.36 * one.log_z.error
     assert inside >= 178  # 190 are expected; fewer than 178 happen once in 4,000
+
+
+class _Letters(TabularModel):
+    """Every place is an `a` with probability 0.2, whatever stands elsewhere."""
+
+    def __init__(self):
+        super().__init__(torch.tensor([[0.2, 0.8]]).double().log(), "ab")
+        self.max_length = 40
+
+    def hidden(self, queries):
+        return torch.tensor([[0.2, 0.8]]).double().log().repeat(int(queries.masked.sum()), 1)
+
+
+class _MoreOfA(Energy):
+    """Makes every `a` e times as likely; with 40 places it takes many moves to have them all."""
+
+    cost = 0.0
+
+    def __call__(self, model, sequences):
+        return -(sequences.tokens == 0).sum(1).double()
+
+
+def _verdicts(moves, groups):
+    """Return log Z − truth of each population, and the summary of each four of them."""
+    model = _Letters()
+    path = tuple((n + 1) / 10 for n in range(10))
+    energy = Norm(groups=1) + _MoreOfA()  # one pass: places do not see each other
+    kernel = Population(Metropolis(energy), Ordered(groups=1), 64, path, moves)
+    chains = fresh_state(torch.full((64 * 4 * groups, 40), model.mask_id))
+    chains = replace(chains, chain=torch.arange(len(chains.chain)))
+    chains = kernel.first(chains, Scorer(model), CounterRng(1))
+    summary, _ = _run(kernel, seed=2, chains=chains, scorer=Scorer(model))
+    fours = [slice(first, first + 4) for first in range(0, 4 * groups, 4)]
+    parts = summary.log_weight, summary.ancestor, summary.energy
+    found = [PopulationSummary(parts[0][:, four], *(p[four] for p in parts[1:])) for four in fours]
+    return summary.log_z_each - 40 * math.log(0.2 * math.e + 0.8), found
+
+
+@pytest.mark.slow
+def test_populations_that_move_too_little_may_agree_but_are_not_called_converged():
+    error, fours = _verdicts(moves=2, groups=60)
+    assert error[::2].mean() < -0.25
+    # Agreement within half a nat, as it comes by chance, was called converged before.
+    agree = [four.spread <= 0.5 and min(four.ancestors) >= 5 for four in fours]
+    assert sum(agree) >= 9
+    assert sum(four.agree for four in fours) <= 7
+    assert sum(four.gain.value + four.gain.error > 0.5 for four in fours) > 30
+
+
+@pytest.mark.slow
+def test_populations_that_move_enough_are_called_converged():
+    error, fours = _verdicts(moves=40, groups=5)
+    assert abs(error.mean()) < 0.1
+    assert sum(four.agree for four in fours) >= 4
+
+
+def test_false_alarms_are_rare_and_a_gain_is_found():
+    # Populations with known estimates of log Z, four at a time.
+    noise = 0.15 * np.random.default_rng(0).standard_normal((2000, 4))
+    ancestor, energy = np.tile(np.arange(8), (4, 1)), np.zeros((4, 8))
+
+    def problems(each, first=0):
+        weight = np.repeat(each[None, :, None], 8, axis=2)
+        return PopulationSummary(weight, ancestor, energy, first).problems
+
+    assert sum(bool(problems(each)) for each in noise) < 0.03 * len(noise)
+    gain = np.array([0.0, 0.6, 0.0, 0.6])
+    found = [problems(each + gain)[:1] for each in noise]
+    assert sum("moved longer" in " ".join(one) for one in found) > 0.7 * len(noise)
+    # Which are the longer ones follows from the number of the first.
+    assert "moved longer" not in " ".join(problems(3 * gain, first=1))
+
+
+def test_every_second_population_moves_longer():
+    kernel = Population(Metropolis(Norm()), Ordered(), 2, (), 3, 4)
+    assert kernel.steps(_blank(0, 8)).tolist() == [3, 3, 12, 12, 3, 3, 12, 12]
+    assert kernel.even.steps(_blank(0, 4)).tolist() == [8, 8, 8, 8]
+
+
+@pytest.mark.parametrize("move", [Site(), Span(sizes=(2,))], ids=str)
+def test_every_move_changes_something_however_many_there_are(move):
+    # More moves than a sequence has places.
+    kernel = Population(Metropolis(Norm(), move), Ordered(), 2, (1.0,), 9, 1)
+    chains = kernel.init(kernel.first(_blank(0, 200), SCORER, CounterRng(0)), SCORER)
+    masked = []
+    for _, info in epoch(kernel, chains, SCORER, CounterRng(0)):
+        masked.append(bool(info.proposal.masked.any(1).all()))
+    assert masked == [True] * 9
 
 
 class _AfterTheMove(Population):
@@ -203,6 +293,7 @@ def test_a_pilot_finds_a_path_that_rises_to_one_and_can_be_stretched():
     [
         ({"particles": 1}, "2 particles"),
         ({"moves": 0}, "1 move"),
+        ({"longer": 0}, "times as many"),
         ({"path": (0.5, 0.4, 1.0)}, "rise"),
         ({"path": (0.5,)}, "to 1"),
     ],

@@ -24,9 +24,8 @@ POPULATIONS = "exact/test_populations.py"
 MUTANTS = [
     # moves
     ("moves/filling.py", "reverse = drawn.log_reverse", "reverse = drawn.log_forward", PARTS),
-    ("moves/site.py", "return rank.masked_fill(~free, _NEVER)\n\n\n",
-     "return rank\n\n\n", PARTS),
-    ("moves/conditional.py", "logits.double().masked_fill(forbidden, -torch.inf)",
+    ("moves/base.py", "return rank.masked_fill(~chosen, NEVER)", "return rank", PARTS),
+    ("moves/base.py", "logits.double().masked_fill(forbidden, -torch.inf)",
      "logits.double()", PARTS),
     ("moves/filling.py", "reverse = reverse.index_copy(0, apart, only)", "pass", PARTS),
     ("moves/filling.py", "cached = last & self._unchanged(owner)", "cached = last", PARTS),
@@ -38,7 +37,7 @@ MUTANTS = [
     ("moves/filling.py", "return ~possible & ~(self._new.rank >= 0).any(1)", "return self._stuck",
      "exact/test_constraints.py"),
     # energies
-    ("energies/masked.py", "return log_normaliser - logit", "return 1.01 * log_normaliser - logit",
+    ("energies/base.py", "return log_normaliser - logit", "return 1.01 * log_normaliser - logit",
      "exact/test_grouped.py"),
     ("energies/base.py", "[weight * values[:, column]", "[values[:, column]", PARTS),
     ("energies/counting.py", "differs = (one.tokens[:, :width] != other.tokens[:, :width]) & both",

@@ -9,8 +9,8 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 import maskov
 import tiny_models
+from maskov.encoders.families import FAMILIES as SPLIT_FAMILIES
 from maskov.models.base import Queries
-from maskov.models.huggingface import FAMILIES as SPLIT_FAMILIES
 from plain_energies import content_places, masked_logits, site_terms
 
 # In float64 any true difference stands far above the rounding.

@@ -2,11 +2,12 @@
 
 import pytest
 import torch
+from transformers import AutoTokenizer
 
 import maskov
 import tiny_models
 from plain_energies import site_terms
-from tiny_tokenizers import AMINO_ACIDS, WORDS
+from tiny_models import AMINO_ACIDS, WORDS
 
 # By spelling, so that the list does not repeat the rule it checks.
 NEVER = {
@@ -44,7 +45,7 @@ def family(model):
 
 def test_special_and_unused_tokens_are_forbidden(model, family):
     for token in NEVER[family].split():
-        index = model.tokenizer.convert_tokens_to_ids(token)
+        index = model.tokenizer.get_vocab()[token]
         assert model.token_strings([index]) == [token]
         assert model.forbidden[index], token
 
@@ -58,7 +59,7 @@ def test_rows_without_a_token_are_forbidden(model, family):
 def test_ordinary_tokens_are_allowed(model, family):
     words = [SPACE.get(family, "") + word for word in WORDS]
     for token in AMINO_ACIDS if family == "esm" else words:
-        index = model.tokenizer.convert_tokens_to_ids(token)
+        index = model.tokenizer.get_vocab()[token]
         assert model.token_strings([index]) == [token]
         assert not model.forbidden[index], token
 
@@ -91,9 +92,9 @@ def test_samples_hold_no_forbidden_token(model, kernel, start):
 
 
 def test_energy_is_normalised_over_the_full_vocabulary(model, family):
-    texts = tiny_models.texts_for(family)
+    texts, tokenizer = tiny_models.texts_for(family), AutoTokenizer.from_pretrained(model.name)
     for score in maskov.score(model, texts, maskov.Norm()):
-        expected = site_terms(model.network, model.tokenizer, score.text)[1]
+        expected = site_terms(model.network, tokenizer, score.text)[1]
         assert score.terms == pytest.approx(expected.tolist(), abs=1e-9)
         # Over the allowed tokens alone, some term would be far below this.
         assert min(score.terms) > 1.0

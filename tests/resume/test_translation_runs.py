@@ -10,7 +10,7 @@ from maskov import TranslationMethod, translate
 from maskov.cli import main
 from maskov.config import ModelSource
 from maskov.errors import Interrupted, RunError
-from maskov.runs.rebuild import load_model
+from maskov.runs.manifest import load_model
 from tiny_translation import SOURCES, save, shelf
 
 MH = TranslationMethod("mh", epochs=5, chains=2, lengths="drawn")

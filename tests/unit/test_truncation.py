@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maskov import MaskedConditional
-from maskov.moves.conditional import tempered, top_k, top_p
+from maskov.moves.base import tempered, top_k, top_p
 
 NONE = torch.zeros(6, dtype=torch.bool)
 LOGITS = torch.tensor([[2.0, 1.0, 0.5, 0.0, -1.0, -3.0]], dtype=torch.float64)

@@ -7,8 +7,8 @@ import torch
 
 import maskov
 from maskov.errors import InputError
+from maskov.models.packed import PickledModel
 from maskov.models.scorer import Scorer
-from maskov.models.serialization import PickledModel
 from maskov.types import Sequences
 from small import random_table, tiny_bert
 from tiny_models import build
@@ -41,7 +41,7 @@ def test_a_masked_model_answers_with_the_same_bits(precision):
 def test_a_model_from_a_file_answers_with_the_same_bits(tmp_path):
     """A mapped file has its weights at any address, and odd ones round differently."""
     model = maskov.load(build("bert", tmp_path), "cpu")
-    assert not any(value.data_ptr() % 64 for value in model.network.parameters())
+    assert not any(value.data_ptr() % 64 for value in model.checkpoint.weights.values())
     sequences = Sequences(TOKENS, torch.tensor([4, 4]))
     one, other = (Scorer(each).cache(sequences) for each in (model, _sent(model)))
     assert torch.equal(one.hidden, other.hidden)

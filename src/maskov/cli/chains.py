@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from maskov.plan import Plan
     from maskov.rewriting import Rewriting
     from maskov.runs import Run
-    from maskov.runs.task_runner import Listener
+    from maskov.runs.coordinator import Listener
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="no progress", rich_help_panel=RUN)]
 
@@ -55,8 +55,8 @@ def _run(given: dict[str, Any], json: bool, quiet: bool) -> None:
 @command_of(api.resume)
 def resume(given: dict[str, Any], json: Json = False, quiet: Quiet = False) -> None:
     """Continue a run that was stopped, from its last checkpoint."""
+    from maskov.plan import plan_of_folder
     from maskov.runs import Run
-    from maskov.sampling import plan_of_folder
 
     found = plan_of_folder(**given)
     if isinstance(found, Run):
@@ -105,8 +105,8 @@ def translate(given: dict[str, Any], json: Json = False, quiet: Quiet = False) -
 
 def _carry_out(plan: Plan, json: bool, quiet: bool) -> None:
     """Carry out a plan and print what comes of it."""
-    from maskov.runs.rebuild import own_parts
-    from maskov.sampling import execute
+    from maskov.plan import execute
+    from maskov.runs.manifest import own_parts
 
     config = plan.manifest.config
     command = f"maskov resume {plan.out}" + " --trust-parts" * bool(own_parts(config))

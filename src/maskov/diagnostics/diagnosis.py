@@ -257,10 +257,11 @@ class Diagnosis:
 
 def _population_table(figures: list[PopulationFigures]) -> Table:
     """Return what populations say, a row for each line of input."""
-    head = ["line", "log Z", "spread", "mean energy", "ancestors", "effective", "agree"]
+    head = ["line", "log Z", "spread", "longer", "mean energy", "ancestors", "effective", "agree"]
     rows = [
         [
             str(one.template + 1), f"{shown(one.log_z)} ± {shown(one.error)}", shown(one.spread),
+            f"{shown(one.gain, '+.2f')} ± {shown(one.gain_error)}",
             f"{shown(one.energy)} ± {shown(one.energy_error)}",
             f"{min(one.ancestors)} of {one.particles}", f"{one.effective:.2f}",
             "no" if one.problems else "yes",

@@ -3,6 +3,10 @@
 Populations share nothing but the path, so plain standard errors over them hold. Each estimates Z
 without bias; so the mean of these estimates does, and log Z is a lower bound up to chance: it is
 too high by more than t with probability e^−t at most.
+
+Agreement alone says little: populations that move too little all miss the same part of the target.
+So every second population moves several times as long (`maskov.kernels.population`), and what
+these find more must be small.
 """
 
 from __future__ import annotations
@@ -12,7 +16,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 from maskov.config import Manifest
 from maskov.diagnostics.chains import chain_templates
@@ -23,7 +26,9 @@ Reals = npt.NDArray[np.float64]
 
 # Populations agree if the estimates of log Z spread no more than this, and no test finds a
 # difference between their energies at this level; each must have so many ancestors left.
-MOST_SPREAD, LEVEL, LEAST_ANCESTORS = 0.5, 0.01, 5
+MOST_SPREAD, LEVEL, LEAST_ANCESTORS = 0.3, 0.01, 5
+# How much more log Z the longer populations may find, the error of that included.
+MOST_GAIN = 0.5
 
 
 @dataclass(frozen=True)
@@ -42,16 +47,23 @@ class PopulationSummary:
     """Independent populations of one target.
 
     `log_weight` are the log-weights of each particle at each point of the path, before it was drawn
-    again; `ancestor` is the first particle that each of the last ones descends from.
+    again; `ancestor` is the first particle that each of the last ones descends from. `first` is the
+    number of the first population: those with odd numbers moved longer.
     """
 
     log_weight: Reals  # points × populations × particles
     ancestor: npt.NDArray[np.int64]  # populations × particles
     energy: Reals  # populations × particles
+    first: int = 0
 
     @classmethod
     def of(
-        cls, log_weight: Reals, ancestor: npt.NDArray[np.int64], energy: Reals, particles: int
+        cls,
+        log_weight: Reals,
+        ancestor: npt.NDArray[np.int64],
+        energy: Reals,
+        particles: int,
+        first: int = 0,
     ) -> PopulationSummary:
         """Cut traces of all particles, in the order of their chains, into populations."""
         points = len(log_weight)
@@ -59,6 +71,7 @@ class PopulationSummary:
             log_weight.reshape(points, -1, particles),
             ancestor.reshape(-1, particles),
             energy.reshape(-1, particles),
+            first,
         )
 
     @property
@@ -86,6 +99,20 @@ class PopulationSummary:
         """The standard deviation of log Z between populations."""
         each = self.log_z_each
         return float(each.std(ddof=1)) if len(each) > 1 else math.nan
+
+    @property
+    def gain(self) -> Estimate:
+        """How much higher log Z is in the populations that moved longer.
+
+        Its error is by the spread of either kind, and zero if there is only one of each.
+        """
+        each = self.log_z_each
+        if len(each) < 2:
+            return Estimate(math.nan, math.nan)
+        kinds = each[self.first % 2 :: 2], each[1 - self.first % 2 :: 2]
+        within = sum(float(((kind - kind.mean()) ** 2).sum()) for kind in kinds)
+        variance = within / max(len(each) - 2, 1) * sum(1 / len(kind) for kind in kinds)
+        return Estimate(float(kinds[1].mean() - kinds[0].mean()), math.sqrt(variance))
 
     @property
     def ancestors(self) -> list[int]:
@@ -138,6 +165,8 @@ class PopulationSummary:
         Particles of one ancestor are alike, so families are compared, not particles: each counts
         with its mean, in proportion to its size.
         """
+        from scipy.special import chdtrc  # slow to import
+
         if len(self.energy) < 2:
             return math.nan
         means, errors = [], []
@@ -159,7 +188,7 @@ class PopulationSummary:
             return math.nan
         centre = (precision * means).sum() / precision.sum()
         chi2 = float((precision * (np.array(means) - centre) ** 2).sum())
-        return float(stats.chi2.sf(chi2, len(means) - 1))
+        return float(chdtrc(len(means) - 1, chi2))
 
     @property
     def problems(self) -> list[str]:
@@ -171,6 +200,12 @@ class PopulationSummary:
             found.append(
                 f"log Z differs by {self.spread:.2f} between populations (at most {MOST_SPREAD}): "
                 "use more --particles or --passes"
+            )
+        if self.gain.value + self.gain.error > MOST_GAIN:
+            found.insert(
+                0,
+                f"populations that moved longer find {self.gain} more log Z (at most {MOST_GAIN}, "
+                "with the error): use more --passes",
             )
         if min(self.ancestors) < LEAST_ANCESTORS:
             found.append(
@@ -196,6 +231,7 @@ class PopulationFigures:
 
     `log_z` is the log of the mean estimate of Z with its relative `error`; `spread` the standard
     deviation of log Z between populations, and `genealogical_error` the error by descent alone.
+    `gain` is how much higher log Z is in the populations that moved longer, with `gain_error`.
     `effective` is the smallest share of effective particles at a point of the path, `p_value` that
     of a test that all populations have one mean energy.
     """
@@ -206,6 +242,8 @@ class PopulationFigures:
     error: float
     each: list[float]
     spread: float
+    gain: float
+    gain_error: float
     genealogical_error: float
     ancestors: list[int]
     effective: float
@@ -235,13 +273,15 @@ def population_figures(manifest: Manifest, traces: Traces) -> list[PopulationFig
         one = PopulationSummary.of(
             traces["log_weight"][:, mine], traces["ancestor"][-1, mine],
             traces["energy_target"][-1, mine], manifest.particles,
+            int(mine.argmax()) // manifest.particles,
         )  # fmt: skip
         log_z, energy = one.log_z, one.mean(one.energy)
         found.append(
             PopulationFigures(
                 int(template), one.particles, log_z.value, log_z.error, one.log_z_each.tolist(),
-                one.spread, one.genealogical_error, one.ancestors, float(one.effective.min()),
-                energy.value, energy.error, one.disagreement, one.problems,
+                one.spread, one.gain.value, one.gain.error, one.genealogical_error, one.ancestors,
+                float(one.effective.min()), energy.value, energy.error, one.disagreement,
+                one.problems,
             )
         )  # fmt: skip
     return found

@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from maskov.types import Float, Int, Tensor
 
 Part = TypeVar("Part")
+Activation = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Affine:
     weight: Float[Tensor, "out in"]
     bias: Float[Tensor, " out"] | None
 
-    def __call__(self, x: Float[Tensor, "rows in"]) -> Float[Tensor, "rows out"]:
+    def __call__(self, x: Float[Tensor, "*rows in"]) -> Float[Tensor, "*rows out"]:
         """Apply the product to every row."""
         return F.linear(x, self.weight, self.bias)
 
@@ -43,6 +44,35 @@ class LayerNorm:
     weight: Float[Tensor, " width"]
     bias: Float[Tensor, " width"] | None
     eps: float
+
+
+@dataclass(frozen=True)
+class LMHead:
+    """The projection onto the vocabulary, after a product, an activation and a norm if any."""
+
+    weight: Float[Tensor, "vocabulary hidden"]
+    bias: Float[Tensor, " vocabulary"] | None = None
+    dense: Affine | None = None
+    activation: Activation = F.gelu
+    norm: LayerNorm | None = None
+
+    def transform(self, states: Float[Tensor, "*n width"]) -> Float[Tensor, "*n hidden"]:
+        """Apply all but the projection."""
+        if self.dense is None or self.norm is None:
+            return states
+        x = self.activation(self.dense(states))
+        return F.layer_norm(x, x.shape[-1:], self.norm.weight, self.norm.bias, self.norm.eps)
+
+    def logits(self, hidden: Float[Tensor, "masked hidden"]) -> Float[Tensor, "masked vocabulary"]:
+        """Score the full vocabulary."""
+        return F.linear(hidden, self.weight, self.bias)
+
+    def logit_of(
+        self, hidden: Float[Tensor, "masked hidden"], tokens: Int[Tensor, " masked"]
+    ) -> Float[Tensor, " masked"]:
+        """Score one token per row, with one row of the projection."""
+        score = (hidden * self.weight[tokens]).sum(-1)
+        return score if self.bias is None else score + self.bias[tokens]
 
 
 @dataclass(frozen=True)
@@ -73,7 +103,7 @@ class FeedForward:
     inner: Affine
     outer: Affine
     gated: bool
-    activation: Callable[[Tensor], Tensor] | None
+    activation: Activation | None
 
 
 @dataclass(frozen=True)

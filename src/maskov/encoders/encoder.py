@@ -26,7 +26,7 @@ from maskov.encoders.blocks import (
     Uniform,
     cast,
 )
-from maskov.encoders.families import agrees, describe
+from maskov.encoders.families import agrees, described_as
 from maskov.types import Float, Int, Tensor
 
 
@@ -47,7 +47,7 @@ class Encoder:
         It is first compared with the network on a short probe: third-party code may use a known
         family name for a different network.
         """
-        described = describe(network)
+        described = described_as(network)
         if described is None:
             return None
         encoder = cls(described)

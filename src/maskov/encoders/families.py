@@ -1,28 +1,31 @@
-"""Where each Hugging Face family stores the parts of its encoder.
+"""Where each Hugging Face family keeps its weights, by their names in checkpoints.
 
-Only unmodified networks are described. A module of an unexpected class (quantised, wrapped, with
-adapters), a hook or an unusual setting makes a network unsupported; its own forward then runs. So
-does that of a network with which the described encoder does not agree.
+A masked LM is described from the settings of its config.json and its weights by name, which needs
+no network. A weight that is missing or has another shape, or an unusual setting, makes it
+unsupported; the network's own forward then runs. So does that of a network with which the
+described encoder does not agree.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from operator import attrgetter
-from typing import Any, cast
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import nn
 
 from maskov.encoders.blocks import (
+    Activation,
     Affine,
     Block,
     Embedding,
     EncoderNetwork,
     FeedForward,
     LayerNorm,
+    LMHead,
     Packed,
     Rotary,
     TokenLayout,
@@ -30,196 +33,321 @@ from maskov.encoders.blocks import (
 )
 from maskov.types import Float, Int, Tensor
 
+Config = Mapping[str, Any]
+
 
 class UnsupportedError(Exception):
     """The network has a part that is not described here."""
 
 
-def describe(network: Any) -> EncoderNetwork | None:
-    """Return the parts of a masked LM's encoder, or None if it is not supported."""
-    family = FAMILIES.get(getattr(network.config, "model_type", ""))
-    if family is None or network.training:
-        return None
-    try:
-        _require_ordinary(network)
-        described = family(network.base_model, network.config)
-    except (UnsupportedError, AttributeError, TypeError, KeyError, IndexError):
-        return None
-    return described if described.blocks else None
+# What incomplete and odd settings raise.
+UNSUPPORTED = (UnsupportedError, AttributeError, TypeError, ValueError, KeyError, IndexError)
 
 
-def _require_ordinary(network: Any) -> None:
-    """Refuse decoders, relative positions, hooks, and weights of several dtypes or devices."""
-    config = network.config
-    if getattr(config, "is_decoder", False) or getattr(config, "add_cross_attention", False):
-        raise UnsupportedError("a decoder")
-    if getattr(config, "position_embedding_type", None) not in (None, "absolute"):
-        raise UnsupportedError("relative positions")
-    for module in network.base_model.modules():
-        hooks = [*module._forward_hooks.values(), *module._forward_pre_hooks.values()]
-        # Transformers' own hooks only record outputs.
-        if any(hook.__module__ != "transformers.utils.output_capturing" for hook in hooks):
-            raise UnsupportedError("hooks")
-        if "forward" in vars(module):
-            raise UnsupportedError("a replaced forward")
-    kinds = {(weight.dtype, weight.device) for weight in network.base_model.parameters()}
-    if len(kinds) != 1 or not next(iter(kinds))[0].is_floating_point:
-        raise UnsupportedError("weights of several dtypes or devices")
+class Weights:
+    """The weights of a network by name; `used` are those that were asked for."""
+
+    def __init__(self, named: Mapping[str, Tensor]) -> None:
+        self._named = named
+        self.used: dict[str, Tensor] = {}
+
+    def take(self, name: str, *shape: int) -> Tensor:
+        """Return a weight, which must have this shape."""
+        value = self._named.get(name)
+        if value is None or tuple(value.shape) != shape:
+            raise UnsupportedError(f"no {name} of shape {shape}")
+        self.used[name] = value
+        return value
+
+    def affine(self, rows: Mapping[str, int], columns: int, bias: bool = True) -> Affine:
+        """Return a product, or several of one input as one, which copies their weights."""
+        weights = [self.take(f"{name}.weight", count, columns) for name, count in rows.items()]
+        biases = [self.take(f"{name}.bias", count) for name, count in rows.items() if bias]
+        if len(rows) == 1:
+            return Affine(weights[0], biases[0] if bias else None)
+        return Affine(torch.cat(weights), torch.cat(biases) if bias else None)
+
+    def norm(self, name: str, width: int, eps: float, bias: bool = True) -> LayerNorm:
+        """Return a layer norm."""
+        shift = self.take(f"{name}.bias", width) if bias else None
+        return LayerNorm(self.take(f"{name}.weight", width), shift, float(eps))
 
 
-# Where layers have queries, keys, values, their output and its norm, the two products of the
-# feed-forward with the activation between them, and the last norm.
-_BERT = (
-    "attention.self.query", "attention.self.key", "attention.self.value",
-    "attention.output.dense", "attention.output.LayerNorm",
-    "intermediate.dense", "intermediate.intermediate_act_fn", "output.dense", "output.LayerNorm",
-)  # fmt: skip
-_DISTILBERT = (
-    "attention.q_lin", "attention.k_lin", "attention.v_lin", "attention.out_lin", "sa_layer_norm",
-    "ffn.lin1", "ffn.activation", "ffn.lin2", "output_layer_norm",
-)  # fmt: skip
+# What config.json calls the exact GELU, and other activations.
+_GELU = ("gelu", "gelu_python")
+_ACTIVATIONS: dict[str, Activation] = {
+    **dict.fromkeys(_GELU, F.gelu),
+    **dict.fromkeys(("gelu_new", "gelu_pytorch_tanh"), partial(F.gelu, approximate="tanh")),
+    **dict.fromkeys(("silu", "swish"), F.silu),
+    "relu": F.relu,
+}
 
 
-def _bert(model: Any, config: Any) -> EncoderNetwork:
-    """Describe BERT and its variants."""
-    # RoBERTa's positions start after the padding index.
-    offset = 0 if config.model_type in ("bert", "electra") else model.embeddings.padding_idx + 1
-    project = getattr(model, "embeddings_project", None)
-    embedding = _learned(model.embeddings, int(offset), project)
-    return _post_norm(model.encoder.layer, config.num_attention_heads, embedding, _BERT)
+def _feed(inner: Affine, outer: Affine, gated: bool, activation: str) -> FeedForward:
+    other = _ACTIVATIONS[activation]
+    # The exact GELU has its own kernels.
+    return FeedForward(inner, outer, gated, None if activation in _GELU else other)
 
 
-def _distilbert(model: Any, config: Any) -> EncoderNetwork:
-    embedding = _learned(model.embeddings)
-    return _post_norm(model.transformer.layer, config.n_heads, embedding, _DISTILBERT)
+@dataclass(frozen=True)
+class Family:
+    """Where a family keeps the weights outside its layers, and what it calls its settings."""
+
+    encoder: str
+    # The product, the norm and the projection of the head, and a bias outside the projection.
+    head: tuple[str, str, str]
+    outside: str | None = None
+    # The setting that names the head's activation; without one it is the GELU.
+    head_activation: str | None = None
+    tokens: str = "embeddings.word_embeddings"
+    width: str = "hidden_size"
+    eps: str = "layer_norm_eps"
+
+    def tied(self) -> dict[str, str]:
+        """Return the weights that checkpoints leave out, and which weights they equal."""
+        *_, projection = self.head
+        ties = {f"{projection}.weight": f"{self.encoder}.{self.tokens}.weight"}
+        return ties | ({f"{projection}.bias": self.outside} if self.outside else {})
+
+    def epsilon(self, config: Config) -> float:
+        """Return what layer norms add to the variance; DistilBERT has no setting for it."""
+        return 1e-12 if config["model_type"] == "distilbert" else float(config[self.eps])
 
 
-def _post_norm(
-    layers: Iterable[Any], heads: int, embedding: Embedding, names: Sequence[str]
-) -> EncoderNetwork:
-    blocks = []
-    for layer in layers:
-        *qkv, out, after_attention, inner, activation, outer, after_feed = attrgetter(*names)(layer)
-        feed = FeedForward(affine_of(inner), affine_of(outer), False, _activation(activation))
-        blocks.append(
-            Block(
-                affine_of(*qkv),
-                affine_of(out),
-                norm_of(after_attention),
-                feed,
-                norm_of(after_feed),
-            )
-        )
-    return EncoderNetwork(embedding, None, tuple(blocks), int(heads), False)
+_ROBERTA = Family(
+    "roberta", ("lm_head.dense", "lm_head.layer_norm", "lm_head.decoder"), "lm_head.bias"
+)
+# The families whose heads are known.
+FAMILIES = {
+    "bert": Family(
+        "bert",
+        (
+            "cls.predictions.transform.dense",
+            "cls.predictions.transform.LayerNorm",
+            "cls.predictions.decoder",
+        ),
+        "cls.predictions.bias",
+        "hidden_act",
+    ),
+    "distilbert": Family(
+        "distilbert",
+        ("vocab_transform", "vocab_layer_norm", "vocab_projector"),
+        head_activation="activation",
+        width="dim",
+    ),
+    "albert": Family(
+        "albert",
+        ("predictions.dense", "predictions.LayerNorm", "predictions.decoder"),
+        "predictions.bias",
+        "hidden_act",
+    ),
+    "electra": Family(
+        "electra",
+        ("generator_predictions.dense", "generator_predictions.LayerNorm", "generator_lm_head"),
+    ),
+    "modernbert": Family(
+        "model",
+        ("head.dense", "head.norm", "decoder"),
+        head_activation="classifier_activation",
+        tokens="embeddings.tok_embeddings",
+        eps="norm_eps",
+    ),
+    "esm": replace(_ROBERTA, encoder="esm"),
+    **dict.fromkeys(("roberta", "xlm-roberta", "camembert"), _ROBERTA),
+}
 
 
-def _modernbert(model: Any, config: Any) -> EncoderNetwork:
-    layers = list(model.layers)
-    first = layers[0].attn_norm
-    after = [*(layer.attn_norm for layer in layers[1:]), model.final_norm]
-    kinds = list(config.layer_types)
-    rotary = {kind: _rotary(model.rotary_emb, kind, config) for kind in set(kinds)}
-    blocks = [
-        Block(
-            affine_of(layer.attn.Wqkv),
-            affine_of(layer.attn.Wo),
-            norm_of(layer.mlp_norm),
-            FeedForward(
-                affine_of(layer.mlp.Wi),
-                affine_of(layer.mlp.Wo),
-                gated=True,
-                activation=_activation(layer.mlp.act),
-            ),
-            norm_of(following),
-            rotary[kind],
-            # Half of the window lies on each side of a token.
-            None if kind == "full_attention" else int(config.local_attention) // 2,
-        )
-        for layer, following, kind in zip(layers, after, kinds, strict=True)
-    ]
-    table = _weight(model.embeddings.tok_embeddings, nn.Embedding)
-    return EncoderNetwork(
-        Embedding(table, None, norm_of(model.embeddings.norm)),
-        None if type(first) is nn.Identity else norm_of(first),
-        tuple(blocks),
-        int(config.num_attention_heads),
-        True,
+def describe_head(config: Config, weights: Weights) -> LMHead:
+    """Return the head of a masked LM of a known family."""
+    family = FAMILIES[config["model_type"]]
+    dense, norm, projection = family.head
+    width, rows = config[family.width], config["vocab_size"]
+    inner = config.get("embedding_size", width)
+    biased = config.get("decoder_bias", True)
+    bias = weights.take(f"{projection}.bias", rows) if biased and family.encoder != "esm" else None
+    if family.outside is not None:
+        bias = weights.take(family.outside, rows)
+    activation = "gelu" if family.head_activation is None else config[family.head_activation]
+    return LMHead(
+        weights.take(f"{projection}.weight", rows, inner),
+        bias,
+        weights.affine({dense: inner}, width, config.get("classifier_bias", True)),
+        _ACTIVATIONS[activation],
+        weights.norm(norm, inner, family.epsilon(config), config.get("norm_bias", True)),
     )
 
 
-FAMILIES: dict[str, Callable[[Any, Any], EncoderNetwork]] = {
-    "bert": _bert,
-    "roberta": _bert,
-    "xlm-roberta": _bert,
-    "camembert": _bert,
-    "electra": _bert,
+def describe(config: Config, weights: Weights) -> EncoderNetwork:
+    """Return the encoder of a masked LM, or raise one of `UNSUPPORTED`."""
+    if config.get("is_decoder") or config.get("add_cross_attention"):
+        raise UnsupportedError("a decoder")
+    if config.get("position_embedding_type") not in (None, "absolute"):
+        raise UnsupportedError("relative positions")
+    described = _ENCODERS[config["model_type"]](config, weights)
+    if not described.blocks or config[FAMILIES[config["model_type"]].width] % described.heads:
+        raise UnsupportedError("no layers, or heads of several widths")
+    return described
+
+
+# Where layers have queries, keys, values, their output and its norm, the two products of the
+# feed-forward and the last norm.
+_BERT_LAYER = (
+    "attention.self.query", "attention.self.key", "attention.self.value",
+    "attention.output.dense", "attention.output.LayerNorm",
+    "intermediate.dense", "output.dense", "output.LayerNorm",
+)  # fmt: skip
+_DISTILBERT_LAYER = (
+    "attention.q_lin", "attention.k_lin", "attention.v_lin", "attention.out_lin", "sa_layer_norm",
+    "ffn.lin1", "ffn.lin2", "output_layer_norm",
+)  # fmt: skip
+
+
+def _bert(config: Config, weights: Weights) -> EncoderNetwork:
+    """Describe BERT and its variants."""
+    kind, width = config["model_type"], config["hidden_size"]
+    prefix = FAMILIES[kind].encoder
+    # RoBERTa's positions start after the padding index.
+    offset = 0 if kind in ("bert", "electra") else config["pad_token_id"] + 1
+    embedding = _learned(config, weights, config["type_vocab_size"], offset)
+    if embedding.tokens.shape[1] != width:
+        project = weights.affine({f"{prefix}.embeddings_project": width}, config["embedding_size"])
+        embedding = replace(embedding, project=project)
+    layers = [f"{prefix}.encoder.layer.{n}." for n in range(config["num_hidden_layers"])]
+    names = [[layer + name for name in _BERT_LAYER] for layer in layers]
+    sizes = (width, config["intermediate_size"], config["num_attention_heads"])
+    return _post_norm(config, weights, embedding, names, sizes, config["hidden_act"])
+
+
+def _distilbert(config: Config, weights: Weights) -> EncoderNetwork:
+    layers = [f"distilbert.transformer.layer.{n}." for n in range(config["n_layers"])]
+    names = [[layer + name for name in _DISTILBERT_LAYER] for layer in layers]
+    sizes = (config["dim"], config["hidden_dim"], config["n_heads"])
+    return _post_norm(
+        config, weights, _learned(config, weights), names, sizes, config["activation"]
+    )
+
+
+def _post_norm(
+    config: Config,
+    weights: Weights,
+    embedding: Embedding,
+    layers: Sequence[Sequence[str]],
+    sizes: tuple[int, int, int],
+    activation: str,
+) -> EncoderNetwork:
+    """Describe layers whose norms follow each sum, by the names of their weights."""
+    width, inside, heads = sizes
+    eps, blocks = FAMILIES[config["model_type"]].epsilon(config), []
+    for *qkv, out, after_attention, inner, outer, after_feed in layers:
+        products = weights.affine({inner: inside}, width), weights.affine({outer: width}, inside)
+        blocks.append(
+            Block(
+                weights.affine(dict.fromkeys(qkv, width), width),
+                weights.affine({out: width}, width),
+                weights.norm(after_attention, width, eps),
+                _feed(*products, False, activation),
+                weights.norm(after_feed, width, eps),
+            )
+        )
+    return EncoderNetwork(embedding, None, tuple(blocks), heads, False)
+
+
+def _modernbert(config: Config, weights: Weights) -> EncoderNetwork:
+    width, inside = config["hidden_size"], config["intermediate_size"]
+    kinds, eps, bias = config["layer_types"], config["norm_eps"], config["norm_bias"]
+    if len(kinds) != config["num_hidden_layers"]:
+        raise UnsupportedError("layers of no kind")
+    tokens = weights.take("model.embeddings.tok_embeddings.weight", config["vocab_size"], width)
+    rotary = {kind: _rotary(config, kind, tokens.device) for kind in set(kinds)}
+    layers = [f"model.layers.{number}" for number in range(len(kinds))]
+    # The norm after a layer is the one that the next layer starts with; the first has none.
+    after = [*(f"{layer}.attn_norm" for layer in layers[1:]), "model.final_norm"]
+    blocks = [
+        Block(
+            weights.affine({f"{layer}.attn.Wqkv": 3 * width}, width, config["attention_bias"]),
+            weights.affine({f"{layer}.attn.Wo": width}, width, config["attention_bias"]),
+            weights.norm(f"{layer}.mlp_norm", width, eps, bias),
+            _feed(
+                weights.affine({f"{layer}.mlp.Wi": 2 * inside}, width, config["mlp_bias"]),
+                weights.affine({f"{layer}.mlp.Wo": width}, inside, config["mlp_bias"]),
+                True,
+                config["hidden_activation"],
+            ),
+            weights.norm(following, width, eps, bias),
+            rotary[kind],
+            # Half of the window lies on each side of a token.
+            None if kind == "full_attention" else int(config["local_attention"]) // 2,
+        )
+        for layer, following, kind in zip(layers, after, kinds, strict=True)
+    ]
+    embedding = Embedding(tokens, None, weights.norm("model.embeddings.norm", width, eps, bias))
+    return EncoderNetwork(embedding, None, tuple(blocks), config["num_attention_heads"], True)
+
+
+_ENCODERS: dict[str, Callable[[Config, Weights], EncoderNetwork]] = {
+    **dict.fromkeys(("bert", "roberta", "xlm-roberta", "camembert", "electra"), _bert),
     "distilbert": _distilbert,
     "modernbert": _modernbert,
 }
 
 
-def _learned(embeddings: Any, offset: int = 0, project: Any = None) -> Embedding:
-    """Describe learned positions; the constant token type embedding is added to them."""
-    places = _weight(embeddings.position_embeddings, nn.Embedding)[offset:]
-    kinds = getattr(embeddings, "token_type_embeddings", None)
-    if kinds is not None:
-        places = places + _weight(kinds, nn.Embedding)[0]
+def _learned(config: Config, weights: Weights, kinds: int = 0, offset: int = 0) -> Embedding:
+    """Describe learned positions; the embedding of the first of `kinds` token types is added."""
+    family = FAMILIES[config["model_type"]]
+    width = config.get("embedding_size", config[family.width])
+    start = f"{family.encoder}.embeddings"
+    places = weights.take(
+        f"{start}.position_embeddings.weight", config["max_position_embeddings"], width
+    )[offset:]
+    if kinds:
+        places = places + weights.take(f"{start}.token_type_embeddings.weight", kinds, width)[0]
     return Embedding(
-        _weight(embeddings.word_embeddings, nn.Embedding),
+        weights.take(f"{start}.word_embeddings.weight", config["vocab_size"], width),
         places,
-        norm_of(embeddings.LayerNorm),
-        None if project is None else affine_of(project),
+        weights.norm(f"{start}.LayerNorm", width, family.epsilon(config)),
     )
 
 
-def _rotary(module: Any, kind: str, config: Any) -> Rotary:
-    """Tabulate the angles as the module computes them: in float32, from its frequencies."""
-    if config.rope_parameters[kind]["rope_type"] != "default":
+def _rotary(config: Config, kind: str, device: torch.device) -> Rotary:
+    """Tabulate the angles as Hugging Face computes them: in float32, from frequencies."""
+    settings = config["rope_parameters"][kind]
+    if settings.keys() != {"rope_type", "rope_theta"} or settings["rope_type"] != "default":
         raise UnsupportedError("scaled positions")
-    frequency = getattr(module, f"{kind}_inv_freq").float()
-    place = torch.arange(int(config.max_position_embeddings), device=frequency.device)
+    size = config["hidden_size"] // config["num_attention_heads"]
+    if config.get("head_dim") not in (None, size):
+        raise UnsupportedError("heads of another width")
+    part = torch.arange(0, size, 2, dtype=torch.float) / size
+    frequency = (1.0 / settings["rope_theta"] ** part).to(device)
+    place = torch.arange(config["max_position_embeddings"], device=device)
     angle = place[:, None].float() * frequency
-    scale = float(getattr(module, f"{kind}_attention_scaling"))
-    return Rotary(angle.cos() * scale, angle.sin() * scale)
+    return Rotary(angle.cos(), angle.sin())
 
 
-def _weight(module: Any, kind: type[nn.Module]) -> Float[Tensor, "rows columns"]:
-    # Exactly this class: quantised and wrapped modules may be subclasses.
-    if type(module) is not kind:
-        raise UnsupportedError(f"a {type(module).__name__} in place of a {kind.__name__}")
-    return cast(Tensor, module.weight).detach()
+def described_as(network: Any) -> EncoderNetwork | None:
+    """Return the encoder of a Hugging Face masked LM, or None if it is not supported.
 
-
-def affine_of(*modules: Any) -> Affine:
-    """Return a product, or several products of one input as one, which copies their weights."""
-    weights = [_weight(module, nn.Linear) for module in modules]
-    biases = [module.bias.detach() for module in modules if module.bias is not None]
-    if len(biases) not in (0, len(weights)):
-        raise UnsupportedError("biases in only some of the products")
-    weight, *more = weights
-    return Affine(
-        torch.cat(weights) if more else weight,
-        (torch.cat(biases) if more else biases[0]) if biases else None,
-    )
-
-
-def norm_of(module: Any) -> LayerNorm:
-    """Return a layer norm with weights."""
-    if type(module) is not nn.LayerNorm or module.weight is None:
-        raise UnsupportedError(f"a {type(module).__name__} as a norm")
-    bias = None if module.bias is None else module.bias.detach()
-    return LayerNorm(module.weight.detach(), bias, float(module.eps))
-
-
-def _activation(function: Any) -> Callable[[Tensor], Tensor] | None:
-    """Return None for the exact GELU, which has its own kernels, else the function itself."""
-    if isinstance(function, nn.Module) and any(True for _ in function.parameters()):
-        raise UnsupportedError("an activation with weights")
-    exact = function is F.gelu or getattr(function, "act", None) is F.gelu
-    if exact or (type(function) is nn.GELU and function.approximate == "none"):
+    Only unmodified networks are: not those with modules of other classes (quantised, wrapped, with
+    adapters), with hooks, or with weights of several dtypes or devices.
+    """
+    try:
+        if network.training or not _is_ordinary(network.base_model):
+            return None
+        return describe(network.config.to_dict(), Weights(network.state_dict()))
+    except UNSUPPORTED:
         return None
-    other: Callable[[Tensor], Tensor] = function
-    return other
+
+
+def _is_ordinary(network: Any) -> bool:
+    for module in network.modules():
+        hooks = [*module._forward_hooks.values(), *module._forward_pre_hooks.values()]
+        # Transformers' own hooks only record outputs.
+        if any(hook.__module__ != "transformers.utils.output_capturing" for hook in hooks):
+            return False
+        known = type(module).__module__.startswith(("torch.nn.modules.", "transformers."))
+        if "forward" in vars(module) or not known:
+            return False
+    kinds = {(weight.dtype, weight.device) for weight in network.parameters()}
+    return len(kinds) == 1 and next(iter(kinds))[0].is_floating_point
 
 
 # Tolerated difference, relative to the largest value, by dtype.

@@ -1,8 +1,8 @@
 """Energies: low is probable, p(x) ∝ exp(−E(x)/T)."""
 
-from maskov.energies.autoregressive import Autoregressive, AutoregressiveTranslation
-from maskov.energies.base import Energy, MaskedEnergy, Sum, TextEnergy
-from maskov.energies.masked import Norm, Raw, grouped
+from maskov.energies.base import Energy, MaskedEnergy, Norm, Raw, Sum, TextEnergy, grouped
+from maskov.energies.networks import Autoregressive
+from maskov.energies.other_models import AutoregressiveTranslation
 from maskov.energies.registry import as_energy, parse_energy
 
 __all__ = [

@@ -15,15 +15,15 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, is_dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 
 from maskov.errors import InputError, MaskovError, TooLongError
 from maskov.models.base import MaskedModel
 from maskov.models.scorer import Scorer, is_out_of_memory
-from maskov.parts import part_text
+from maskov.parts import is_built_in, part_text
 from maskov.types import Bool, Float, Int, Sequences, Tensor
 
 # What may stand for an energy: numbers for texts.
@@ -51,7 +51,7 @@ class Energy(ABC):
         raise InputError(f"the energy '{self}' has no terms for positions.")
 
     def __str__(self) -> str:
-        """Return the name that `parse_energy` reads: of a custom part, its import path."""
+        """Return what `parse_energy` reads: of a custom part, its import path."""
         return part_text(self)
 
     def stages(self) -> tuple[Energy, ...]:
@@ -110,33 +110,26 @@ class Energy(ABC):
         columns = [weight * values[:, column] for column, (weight, _) in enumerate(self.parts)]
         return torch.stack(columns).sum(0)
 
-    def same_as(self, other: Energy | None) -> bool:
-        """Whether both are one function: the same parts with the same weights."""
-        if other is None or not self.has_parts_of(other):
-            return self is other
-        pairs = zip(self.parts, other.parts, strict=True)
-        return all(mine == theirs for (mine, _), (theirs, _) in pairs)
+    def leads(self, other: Energy) -> bool:
+        """Whether its parts are the first of another's, whose values then give that of this one."""
+        pairs = zip(self.parts, other.parts, strict=False)
+        return len(self.parts) <= len(other.parts) and all(a.is_part(b) for (_, a), (_, b) in pairs)
 
     def has_parts_of(self, other: Energy) -> bool:
         """Whether both are sums of the same parts, whatever the weights."""
-        mine, theirs = self.parts, other.parts
-        pairs = zip(mine, theirs, strict=False)
-        return len(mine) == len(theirs) and all(a.is_part(b) for (_, a), (_, b) in pairs)
+        return len(self.parts) == len(other.parts) and self.leads(other)
 
-    def leads(self, other: Energy) -> bool:
-        """Whether its parts are the first of another's, whose values then give that of this one."""
-        mine, theirs = self.parts, other.parts
-        pairs = zip(mine, theirs, strict=False)
-        return len(mine) <= len(theirs) and all(a.is_part(b) for (_, a), (_, b) in pairs)
+    def same_as(self, other: Energy | None) -> bool:
+        """Whether both are one function: the same parts with the same weights."""
+        if other is None or not self.has_parts_of(other):
+            return False
+        return [weight for weight, _ in self.parts] == [weight for weight, _ in other.parts]
 
     def is_part(self, other: Energy) -> bool:
         """Whether two parts are one: the same object, or built-in ones with the same arguments."""
-        if self is other:
-            return True
-        if type(self) is not type(other) or not type(self).__module__.startswith("maskov."):
-            return False
         # The text of a built-in energy has all its arguments.
-        return self == other if is_dataclass(self) else str(self) == str(other)
+        alike = is_built_in(self) and type(self) is type(other)
+        return self is other or (alike and str(self) == str(other))
 
     def __add__(self, other: Energy | TextFunction) -> Energy:
         """Add an energy, or a function of texts, as on the command line."""
@@ -155,19 +148,25 @@ class Energy(ABC):
 
 
 def _energy(part: Energy | TextFunction) -> Energy:
-
     return part if isinstance(part, Energy) else TextEnergy(part)
 
 
+@dataclass(frozen=True)
 class MaskedEnergy(Energy):
     """An energy that is a sum of what the masked passes of the sequence say of each position.
 
-    The pass of a position masks it alone, or with `groups` every position of its group.
+    The pass of a position masks it alone, or with `groups` every position of its group: position t
+    is in group t mod `groups`. That is another energy, of fewer passes.
     """
 
-    # Whether the terms need the log-sum-exp of the scores.
-    normalised: bool
     groups: int | None = None
+
+    # Whether the terms need the log-sum-exp of the scores.
+    normalised: ClassVar[bool]
+
+    def __post_init__(self) -> None:
+        if self.groups is not None and (type(self.groups) is not int or self.groups < 1):
+            raise InputError(f"an energy has 1 group of positions or more, not {self.groups}.")
 
     def terms(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, "n length"]:
         """Return the term of each position, zero at padding."""
@@ -179,6 +178,51 @@ class MaskedEnergy(Energy):
     def __call__(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
         """Sum the terms in float64."""
         return self.terms(model, sequences).sum(1)
+
+
+@dataclass(frozen=True)
+class Raw(MaskedEnergy):
+    """E_raw(x) = −Σ_t logit_t(x_t | x without t).
+
+    It is defined up to a shift of the logits in each context, so its values are not comparable
+    between checkpoints.
+    """
+
+    normalised = False
+
+    def of_scores(self, logit: Tensor, log_normaliser: Tensor) -> Tensor:
+        """Return minus the logit."""
+        return -logit
+
+
+@dataclass(frozen=True)
+class Norm(MaskedEnergy):
+    """E_norm(x) = −Σ_t log softmax_t(x_t | x without t), minus the pseudo-log-likelihood.
+
+    The softmax is the model's own, over its full vocabulary.
+    """
+
+    normalised = True
+
+    def of_scores(self, logit: Tensor, log_normaliser: Tensor) -> Tensor:
+        """Return minus the log-softmax."""
+        return log_normaliser - logit
+
+
+def grouped(energy: Energy, groups: int) -> Energy | None:
+    """Return an energy with its masked passes in groups of positions; None if it has none, or is.
+
+    It is a target of its own, which chains reach sooner.
+    """
+    if energy.masked is None or energy.groups is not None:
+        return None
+    parts = tuple(
+        (weight, replace(part, groups=groups) if isinstance(part, Raw | Norm) else part)
+        for weight, part in energy.parts
+    )
+    if any(isinstance(part, MaskedEnergy) and part.groups is None for _, part in parts):
+        return None
+    return parts[0][1] if len(parts) == 1 and parts[0][0] == 1 else Sum(parts)
 
 
 @dataclass(frozen=True)
@@ -300,6 +344,12 @@ def failure(energy: Energy, error: Exception) -> Exception:
     return InputError(f"the energy '{energy}' failed ({reason[:200].rstrip(': ')}).")
 
 
+def contents(sequences: Sequences) -> list[list[int]]:
+    """Return each sequence without its padding."""
+    rows, sizes = sequences.tokens.tolist(), sequences.lengths.tolist()
+    return [row[:size] for row, size in zip(rows, sizes, strict=True)]
+
+
 def distinct_names(parts: Iterable[Energy]) -> tuple[str, ...]:
     """Return a name to show for each part; equal ones, and those that runs use, get a number."""
     found: list[str] = []
@@ -333,19 +383,14 @@ class TextEnergy(Energy):
 
     def __call__(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
         """Decode the sequences and ask the function."""
-        rows, sizes = sequences.tokens.tolist(), sequences.lengths.tolist()
-        texts = [model.decode(row[:size]) for row, size in zip(rows, sizes, strict=True)]
-        try:
-            numbers: Any = self.function(texts)
-            values = [float(number) for number in numbers]
-        except Exception as error:
-            raise failure(self, error) from error
-        if len(values) != len(texts) or any(math.isnan(value) for value in values):
+        texts = [model.decode(ids) for ids in contents(sequences)]
+        numbers = [float(number) for number in self.function(texts)]
+        if len(numbers) != len(texts):
             raise InputError(
                 f"the energy '{self}' must return one number for each text; it returned "
-                f"{len(values)} for {len(texts)}, or some are not numbers."
+                f"{len(numbers)} for {len(texts)}."
             )
-        return torch.tensor(values, dtype=torch.float64, device=sequences.tokens.device)
+        return torch.tensor(numbers, dtype=torch.float64, device=sequences.tokens.device)
 
     def is_part(self, other: Energy) -> bool:
         """Whether both ask the same function; what equality means to it is not known here."""

@@ -17,20 +17,22 @@ from __future__ import annotations
 import math
 import re
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Literal
 
 import re2
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
-from maskov.energies.base import Energy, Sum
-from maskov.energies.networks import contents, references
+from maskov.constraints.kinds import next_row
+from maskov.energies.base import Energy, Sum, contents
+from maskov.energies.networks import references
 from maskov.errors import InputError
 from maskov.models.base import MaskedModel
-from maskov.models.conditional.model import ConditionalModel
-from maskov.parts import quoted, written
+from maskov.models.conditional import ConditionalModel
+from maskov.parts import written
 from maskov.types import Float, Int, Sequences, Tensor
 
 UNITS = ("tokens", "words")
@@ -61,10 +63,6 @@ class LengthPrior(Energy):
         inside = (place >= 0) & (place < len(weights))
         return torch.where(inside, -weights[place.clamp(0, len(weights) - 1)], torch.inf)
 
-    def __str__(self) -> str:
-        weights = ",".join(map(repr, self.log_weights))
-        return f"length_prior({self.first},[{weights}])"
-
 
 @dataclass(frozen=True)
 class Length(Energy):
@@ -84,9 +82,6 @@ class Length(Energy):
         """Compare the lengths."""
         return (sequences.lengths.double() - self.mean) ** 2 / (2 * self.sd**2)
 
-    def __str__(self) -> str:
-        return f"length({self.mean!r}, sd={self.sd!r})"
-
 
 @dataclass(frozen=True)
 class PredictedLength(Energy):
@@ -104,9 +99,6 @@ class PredictedLength(Energy):
         longest = scores.shape[1] - 1
         found = scores.gather(1, sequences.lengths.clamp(max=longest)[:, None])[:, 0]
         return torch.where(sequences.lengths <= longest, -found, torch.inf)
-
-    def __str__(self) -> str:
-        return "predicted_length"
 
 
 def at_temperature(energy: Energy, change: float) -> Energy:
@@ -171,17 +163,9 @@ class Distance(Energy):
         start = references(sequences, self)
         if self.unit == "tokens":
             return sequences, start
-        numbers: dict[str, int] = {}
-
-        def numbered(of: Sequences) -> Sequences:
-            words = [model.decode(ids).split() for ids in contents(of)]
-            rows = [[numbers.setdefault(word, len(numbers)) for word in line] for line in words]
-            return _padded(rows, of.tokens.device)
-
-        return numbered(sequences), numbered(start)
-
-    def _named(self, name: str) -> str:
-        return name if self.unit == "tokens" else f"{name}(unit={self.unit})"
+        texts = [[model.decode(ids) for ids in contents(of)] for of in (sequences, start)]
+        one, other = _numbered(*texts)
+        return one.to(sequences.tokens.device), other.to(sequences.tokens.device)
 
 
 @dataclass(frozen=True)
@@ -196,9 +180,6 @@ class Hamming(Distance):
         differs = (one.tokens[:, :width] != other.tokens[:, :width]) & both
         return (differs.sum(1) + (one.lengths - other.lengths).abs()).double()
 
-    def __str__(self) -> str:
-        return self._named("hamming")
-
 
 @dataclass(frozen=True)
 class Edit(Distance):
@@ -208,43 +189,33 @@ class Edit(Distance):
         """Compare by Levenshtein's distance."""
         return edit_distance(*self._pairs(model, sequences)).double()
 
-    def __str__(self) -> str:
-        return self._named("edit")
-
 
 def edit_distance(one: Sequences, other: Sequences) -> Int[Tensor, " n"]:
-    """Return Levenshtein's distance of each pair of sequences.
-
-    A row of the table is computed at once: with a[j] the least cost without an insertion at the
-    end, row[j] is the least a[k] + j − k over all k ≤ j, a running minimum.
-    """
+    """Return Levenshtein's distance of each pair of sequences."""
     count, width = other.tokens.shape
     place = torch.arange(width + 1, device=other.tokens.device)
     row = place.expand(count, -1)
     for index in range(one.tokens.shape[1]):
         differs = (one.tokens[:, index, None] != other.tokens).long()
-        best = torch.cat([row[:, :1] + 1, torch.minimum(row[:, 1:] + 1, row[:, :-1] + differs)], 1)
-        after = (best - place).cummin(1).values + place
-        row = torch.where((index < one.lengths)[:, None], after, row)
+        row = torch.where((index < one.lengths)[:, None], next_row(row, differs, place), row)
     return row.gather(1, other.lengths[:, None]).squeeze(1)
 
 
 def words_changed(one: str, other: str) -> int:
     """Return the words that were inserted, deleted or replaced between two texts."""
+    return int(edit_distance(*_numbered([one], [other])))
+
+
+def _numbered(one: list[str], other: list[str]) -> tuple[Sequences, Sequences]:
+    """Return the words of texts as sequences, in which each word has its number."""
     numbers: dict[str, int] = {}
-    rows = [
-        [numbers.setdefault(word, len(numbers)) for word in text.split()] for text in (one, other)
-    ]
-    cpu = torch.device("cpu")
-    return int(edit_distance(_padded(rows[:1], cpu), _padded(rows[1:], cpu)))
 
+    def numbered(texts: list[str]) -> Sequences:
+        lines = [[numbers.setdefault(word, len(numbers)) for word in t.split()] for t in texts]
+        rows = [torch.tensor(line, dtype=torch.long) for line in lines]
+        return Sequences(pad_sequence(rows, batch_first=True), torch.tensor(list(map(len, rows))))
 
-def _padded(rows: Sequence[Sequence[int]], device: torch.device) -> Sequences:
-    """Return sequences of mixed lengths, padded on the right."""
-    tokens = torch.zeros((len(rows), max(map(len, rows), default=0)), dtype=torch.long)
-    for line, row in enumerate(rows):
-        tokens[line, : len(row)] = torch.tensor(row, dtype=torch.long)
-    return Sequences(tokens.to(device), torch.tensor([len(row) for row in rows], device=device))
+    return numbered(one), numbered(other)
 
 
 def whole_word(word: str) -> re.Pattern[str]:
@@ -290,34 +261,28 @@ class Faults(Energy):
         """Return the faults of a text."""
 
 
+@dataclass(frozen=True, init=False)
 class _Words(Faults):
     """Faults by a list of words or phrases, found whole and in any case."""
 
-    name: str
+    words: tuple[str, ...]
 
     def __init__(self, *words: str) -> None:
         if not words or not all(isinstance(word, str) and word.strip() for word in words):
-            raise InputError(f"{self.name} takes words in quotes, as in {self.name}('river').")
-        self.words = words
+            name = type(self).__name__.lower()
+            raise InputError(f"{name} takes words in quotes, as in {name}('river').")
+        object.__setattr__(self, "words", words)
 
     @cached_property
     def _patterns(self) -> list[re.Pattern[str]]:
         return list(map(whole_word, self.words))
 
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and str(other) == str(self)
-
-    def __hash__(self) -> int:
-        return hash(str(self))
-
     def __str__(self) -> str:
-        return f"{self.name}({', '.join(map(written, self.words))})"
+        return f"{type(self).__name__.lower()}({', '.join(map(written, self.words))})"
 
 
 class Contains(_Words):
     """How many of some words a text lacks."""
-
-    name = "contains"
 
     def count(self, text: str) -> int:
         """Count the words that are missing."""
@@ -326,8 +291,6 @@ class Contains(_Words):
 
 class Avoids(_Words):
     """How often any of some words occurs in a text."""
-
-    name = "avoids"
 
     def count(self, text: str) -> int:
         """Count the words that are there."""
@@ -350,9 +313,6 @@ class Matches(Faults):
         # As bytes, since RE2 reads UTF-8, which lacks lone surrogates.
         return int(compiled(self.pattern).search(text.encode(errors="surrogatepass")) is None)
 
-    def __str__(self) -> str:
-        return f"matches({quoted(self.pattern)})"
-
 
 @dataclass(frozen=True)
 class Repeats(Faults):
@@ -370,6 +330,3 @@ class Repeats(Faults):
         return sum(
             word in words[max(0, place - self.within) : place] for place, word in enumerate(words)
         )
-
-    def __str__(self) -> str:
-        return "repeats" if self.within == 4 else f"repeats(within={self.within})"

@@ -1,4 +1,4 @@
-"""Energies of Hugging Face networks besides the masked model: classifiers, and similarity."""
+"""Energies of Hugging Face networks besides the masked model: classifiers, encoders, causal LMs."""
 
 from __future__ import annotations
 
@@ -10,13 +10,19 @@ from typing import Any
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from maskov.energies.base import Energy
+from maskov.energies.base import Energy, contents
 from maskov.errors import InputError, ModelError, TooLongError
 from maskov.models.base import MaskedModel, coarse
 from maskov.models.checkpoint import LOADING, fingerprint, load_checkpoint
 from maskov.models.huggingface import HuggingFaceModel, capacity
 from maskov.models.scorer import Batcher, token_budget
-from maskov.models.tokens import check_tokens, embedding_rows, frame_of, token_ids
+from maskov.models.tokens import (
+    check_tokens,
+    embedding_rows,
+    frame_of,
+    silence_transformers,
+    token_ids,
+)
 from maskov.parts import quoted
 from maskov.shipped import folder_of, source_of
 from maskov.types import Float, Sequences, Tensor, inside
@@ -62,10 +68,8 @@ class NetworkEnergy(Energy):
     @cached_property
     def _loaded(self) -> tuple[Any, Any]:
         with LOADING:
-            import transformers
-
             network, tokenizer = load_checkpoint(
-                getattr(transformers, self.auto_class),
+                self.auto_class,
                 self.what,
                 self._source,
                 self._dtype,
@@ -247,6 +251,133 @@ def _mean(answer: Any, attention: Tensor) -> Tensor:
     return torch.nn.functional.normalize(mean, dim=1)
 
 
+class Autoregressive(NetworkEnergy):
+    """−log p of the text under a causal LM, which may have its own tokenizer.
+
+    With the masked model's vocabulary, its tokens are scored as they are. With another one the
+    sequence is decoded and tokenised again: still one energy for each sequence, as Metropolis
+    needs. The first token is scored after the model's start token.
+    """
+
+    auto_class, what, kind = "AutoModelForCausalLM", "causal language model", "causal"
+
+    def __init__(
+        self,
+        name: str,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+        trust_remote_code: bool = False,
+        budget: int | None = None,
+        allow_download: bool = True,
+    ) -> None:
+        if budget is not None and budget < 1:
+            raise InputError(f"a token budget must be at least 1, not {budget}.")
+        super().__init__(name, Loading(device, trust_remote_code, allow_download, budget), dtype)
+
+    @cached_property
+    def _start(self) -> int:
+        """The start token of a model that reads left to right."""
+        if not _looks_left_only(self.network):
+            raise ModelError(
+                f"'{self.name}' is not a causal language model; give one that was trained left to "
+                "right."
+            )
+        known = self.tokenizer
+        for token in (known.bos_token_id, known.cls_token_id, known.eos_token_id):
+            if token is not None:
+                return int(token)
+        raise ModelError(f"the tokenizer of '{self.name}' has no start token to begin from.")
+
+    @cached_property
+    def _batcher(self) -> Batcher:
+        config = self.network.config
+        # Logits of the whole vocabulary at every position are what fills the memory.
+        per_token = 4 * 3 * int(config.vocab_size) + 64 * int(config.hidden_size)
+        return Batcher(self._loading.budget or token_budget(per_token, self._device))
+
+    def token_terms(self, ids: Sequence[Sequence[int]]) -> list[Float[Tensor, " length"]]:
+        """Return −log p of each token of sequences in this model's own vocabulary."""
+        start, sizes = self._start, [len(sequence) for sequence in ids]
+        check_lengths(sizes, self.max_length, self.name)
+        terms = [torch.zeros(0, dtype=torch.float64)] * len(ids)
+
+        def work(rows: Tensor, width: int) -> None:
+            if not width:
+                return  # no tokens, nothing to ask
+            chosen = rows.tolist()
+            read = [torch.tensor([start, *ids[index]]) for index in chosen]
+            # Padding on the right is never seen from the left, so it needs no mask.
+            batch = pad_sequence(read, batch_first=True).to(self._device)
+            with coarse(False):
+                scores = self.network(input_ids=batch[:, :-1]).logits
+            picked = scores.gather(2, batch[:, 1:, None]).squeeze(2)
+            negative = (scores.logsumexp(2) - picked).double().cpu()
+            for line, index in enumerate(chosen):
+                terms[index] = negative[line, : sizes[index]]
+
+        self._batcher.each(torch.tensor(sizes), work)
+        refuse_nan(torch.cat([torch.zeros(0), *terms]), self.name)
+        return terms
+
+    @property
+    def max_length(self) -> int:
+        """The most tokens of a text: the start token comes in, the last is only asked for."""
+        return int(getattr(self.network.config, "max_position_embeddings", None) or 10**9)
+
+    def control_ids(self) -> frozenset[int]:
+        """Return the special tokens, which no text may hold, but for the one of unknown words."""
+        return frozenset(self.tokenizer.all_special_ids) - {self.tokenizer.unk_token_id}
+
+    def tokenise(self, text: str) -> list[int]:
+        """Turn a text into this model's own tokens."""
+        ids = token_ids(self.tokenizer, text, self.name, add_special_tokens=False)
+        return [int(i) for i in ids]
+
+    def knows(self, text: str) -> bool:
+        """Whether the tokenizer reads a text: it has tokens, and none is the unknown one."""
+        ids = self.tokenise(text)
+        return bool(ids) and self.tokenizer.unk_token_id not in ids
+
+    def token_strings(self, ids: Sequence[int]) -> list[str]:
+        """Return the spelling of this model's own tokens."""
+        return [str(token) for token in self.tokenizer.convert_ids_to_tokens(list(ids))]
+
+    def __call__(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
+        """Return −log p of each sequence, read in this model's vocabulary."""
+        content = contents(sequences)
+        if not self.shares_vocabulary(model):
+            content = [self.tokenise(model.decode(sequence)) for sequence in content]
+        energies = torch.stack([terms.sum() for terms in self.token_terms(content)])
+        return energies.to(sequences.tokens.device)
+
+    def terms(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, "n length"]:
+        """Return the term of each position, where both models share their tokens."""
+        if not self.shares_vocabulary(model):
+            raise InputError(
+                f"'{self.name}' has a different vocabulary from '{model.name}', so its terms "
+                "belong to other tokens; ask for `token_terms` instead."
+            )
+        terms = torch.zeros(sequences.tokens.shape, dtype=torch.float64)
+        for row, part in enumerate(self.token_terms(contents(sequences))):
+            terms[row, : len(part)] = part
+        return terms.to(sequences.tokens.device)
+
+    def _inputs(self) -> dict[str, Any]:
+        return {"start": self._start}
+
+    def __str__(self) -> str:
+        return f"autoregressive({self.name})"
+
+
+def _looks_left_only(network: Any) -> bool:
+    """Check that a later token changes nothing before it; encoders load as causal LMs too."""
+    probe = torch.zeros((2, 3), dtype=torch.long, device=network.device)
+    probe[1, 2] = 1
+    with silence_transformers():
+        scores = network(input_ids=probe).logits[:, :2]
+    return bool(torch.allclose(scores[0], scores[1], rtol=1e-3, atol=1e-4, equal_nan=True))
+
+
 def refuse_nan(values: Tensor, name: str) -> None:
     """Refuse what a damaged model gives."""
     if bool(values.isnan().any()):
@@ -263,12 +394,6 @@ def check_lengths(lengths: Sequence[int], limit: int, name: str) -> None:
             f"a text has {longest} tokens; '{name}' takes at most {limit}.",
             [length <= limit for length in lengths],
         )
-
-
-def contents(sequences: Sequences) -> list[list[int]]:
-    """Return each sequence without its padding."""
-    rows, sizes = sequences.tokens.tolist(), sequences.lengths.tolist()
-    return [row[:size] for row, size in zip(rows, sizes, strict=True)]
 
 
 def references(sequences: Sequences, energy: object) -> Sequences:

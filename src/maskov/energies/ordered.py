@@ -27,7 +27,7 @@ from maskov.energies.base import CachedEnergy, Evaluation
 from maskov.errors import InputError
 from maskov.models.base import MaskedModel, Queries
 from maskov.models.scorer import Scorer
-from maskov.moves.conditional import MaskedConditional
+from maskov.moves.base import MaskedConditional
 from maskov.random import CounterRng, Purpose, Rng
 from maskov.types import Bool, Float, Int, Sequences, Tensor
 

@@ -12,8 +12,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from maskov.energies.autoregressive import Autoregressive, AutoregressiveTranslation
-from maskov.energies.base import Energy, TextEnergy
+from maskov.energies.base import Energy, Norm, Raw, TextEnergy
 from maskov.energies.counting import (
     Avoids,
     Contains,
@@ -25,9 +24,9 @@ from maskov.energies.counting import (
     PredictedLength,
     Repeats,
 )
-from maskov.energies.masked import Norm, OtherModel, Raw
-from maskov.energies.networks import Classifier, Loading, Similar
+from maskov.energies.networks import Autoregressive, Classifier, Loading, Similar
 from maskov.energies.ordered import Ordered
+from maskov.energies.other_models import AutoregressiveTranslation, OtherModel
 from maskov.errors import InputError
 from maskov.models.checkpoint import translation_folder
 from maskov.parts import is_import_path, load_part, parse_call, split_outside
@@ -124,7 +123,8 @@ def _named(term: str, causal: str | None, text: str, loading: Loading, trust_par
         raise _unknown(text)
     try:
         if name in _WITH_MODEL:
-            arguments = [*map(_as_name, arguments[:1]), *arguments[1:]]
+            # A model whose name looks like a number has a name all the same.
+            arguments = [*map(str, arguments[:1]), *arguments[1:]]
             return _WITH_MODEL[name](*arguments, **options, loading=loading)
         return _PLAIN[name](*arguments, **options)
     except (TypeError, ValueError, AttributeError):
@@ -152,7 +152,7 @@ def _masked(
 ) -> Energy:
     """Return E_raw or E_norm, of the model that proposes or of another one."""
     named = all(isinstance(one, str) for one in arguments) and len(arguments) < 2
-    if not named or options.keys() - {"groups"} or ("(" in term and not _given(term)):
+    if not named or options.keys() - {"groups"}:
         raise InputError(
             f"'{term.strip()}' is not an energy: write {name}, {name}(groups=4) or {name}(MODEL)."
         )
@@ -160,16 +160,6 @@ def _masked(
         raise InputError(f"the groups of '{term.strip()}' must be a whole number.")
     energy = _MASKED[name](**options)
     return OtherModel(energy, arguments[0], loading) if arguments else energy
-
-
-def _given(term: str) -> bool:
-    """Whether something is in the parentheses."""
-    return bool(term.partition("(")[2].rpartition(")")[0].strip())
-
-
-def _as_name(value: Any) -> str:
-    """Return the name of a model; one that looks like a number is a name, too."""
-    return value if isinstance(value, str) else str(value)
 
 
 def as_energy(part: object) -> Energy:

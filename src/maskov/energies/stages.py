@@ -22,7 +22,7 @@ import torch
 
 from maskov.energies.base import CachedEnergy, Energy, MaskedEnergy
 from maskov.errors import InputError
-from maskov.types import Bool, Int, Tensor
+from maskov.types import Bool, Int, Tensor, inside
 
 # All masked passes of a sequence cost about this many, where stages are put in order.
 _ALL_PASSES = 16.0
@@ -239,16 +239,10 @@ def near_window(
     that a move that replaces the window by one of another size and its reverse agree on them.
     """
     position = torch.arange(width, device=start.device)
-    inside = position < lengths[:, None]
-    if count is None:
-        return inside
-    left = position - (start + size)[:, None] + 1
-    right = start[:, None] - position
-    window = (left <= 0) & (right <= 0)
-    key = torch.where(left > 0, 2 * left + 1, 2 * right).masked_fill(~inside, 4 * width)
-    order = key.masked_fill(window, -1).argsort(dim=1, stable=True)
-    rank = torch.empty_like(order).scatter(1, order, position.expand(order.shape))
-    return inside & (rank < (size + count)[:, None])
+    left, right = position - (start + size)[:, None] + 1, start[:, None] - position
+    window, far = (left <= 0) & (right <= 0), 2 * width
+    left, right = left.masked_fill(left <= 0, far), right.masked_fill(right <= 0, far)
+    return _nearest(left, right, window, lengths, count)
 
 
 def near_all(
@@ -256,15 +250,27 @@ def near_all(
 ) -> Bool[Tensor, "n length"]:
     """Mark the changed positions and the `count` others nearest to any of them (None: all)."""
     width = changed.shape[1]
-    position = torch.arange(width, device=changed.device).expand(changed.shape)
-    inside = position < lengths[:, None]
-    if count is None:
-        return inside
-    far = 2 * width
+    position, far = torch.arange(width, device=changed.device).expand(changed.shape), 2 * width
     left = position - position.masked_fill(~changed, -far).cummax(1).values
     right = position.masked_fill(~changed, far).flip(1).cummin(1).values.flip(1) - position
-    # The changed ones come first; in a tie the one to the left of the change.
-    key = torch.minimum(2 * left + 1, 2 * right).masked_fill(~inside, 4 * far)
-    order = key.masked_fill(changed, -1).argsort(dim=1, stable=True)
+    return _nearest(left, right, changed, lengths, count)
+
+
+def _nearest(
+    left: Int[Tensor, "n length"],
+    right: Int[Tensor, "n length"],
+    window: Bool[Tensor, "n length"],
+    lengths: Int[Tensor, " n"],
+    count: int | None,
+) -> Bool[Tensor, "n length"]:
+    """Mark a window and `count` others, by how far each is from what is on its left and right."""
+    width = window.shape[1]
+    within = inside(lengths, width)
+    if count is None:
+        return within
+    # The window comes first; in a tie the one to the left of it.
+    key = torch.minimum(2 * left + 1, 2 * right).masked_fill(~within, 8 * width)
+    order = key.masked_fill(window, -1).argsort(dim=1, stable=True)
+    position = torch.arange(width, device=order.device).expand(order.shape)
     rank = torch.empty_like(order).scatter(1, order, position)
-    return inside & (rank < changed.sum(1, keepdim=True) + count)
+    return within & (rank < window.sum(1, keepdim=True) + count)

@@ -3,8 +3,7 @@
 from maskov.energies.stages import DelayedAcceptance
 from maskov.kernels.base import Kernel
 from maskov.kernels.compose import Exchange, Mixture
-from maskov.kernels.gibbs import Gibbs, mask_predict
-from maskov.kernels.metropolis import Metropolis
+from maskov.kernels.metropolis import Gibbs, Metropolis, mask_predict
 from maskov.kernels.population import Draws, Population
 
 __all__ = [

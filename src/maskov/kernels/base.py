@@ -10,14 +10,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
 from maskov.energies.base import Energy
 from maskov.errors import InputError
 from maskov.models.scorer import Scorer
-from maskov.moves.base import Move
-from maskov.moves.conditional import MaskedConditional
+from maskov.moves.base import MaskedConditional
 from maskov.random import Rng
 from maskov.types import Chains, Float, Int, Proposal, StepInfo, Tensor
 
@@ -130,7 +130,13 @@ class Composite(Kernel):
     @property
     def leaves_invariant(self) -> bool:
         """True if every part does, all with one target."""
-        return all(kernel.leaves_invariant for kernel in self.kernels) and self.target is not None
+        alike = len(self.kernels) == 1 or self.target is not None
+        return alike and all(kernel.leaves_invariant for kernel in self.kernels)
+
+    @property
+    def fills_blanks(self) -> bool:  # type: ignore[override]
+        """Whether the first step does, whichever part makes it."""
+        return all(kernel.fills_blanks for kernel in self.kernels)
 
     @property
     def conditional(self) -> MaskedConditional:  # type: ignore[override]
@@ -162,6 +168,12 @@ class Composite(Kernel):
         """Make a step of the first part."""
         return self.kernels[0].step(chains, rows, scorer, rng)
 
+    def end(self, chains: Chains, rng: Rng) -> Chains:
+        """End the epoch of every part."""
+        for kernel in self.kernels:
+            chains = kernel.end(chains, rng)
+        return chains
+
     def forced(self) -> Kernel | None:
         """Accept everything, as the first part would."""
         return self.kernels[0].forced()
@@ -182,20 +194,6 @@ class Wrapper(Composite):
         """Wrap another kernel."""
         return replace(self, kernel=kernels[0])
 
-    @property
-    def leaves_invariant(self) -> bool:
-        """Whether the wrapped kernel does."""
-        return self.kernel.leaves_invariant
-
-    @property
-    def fills_blanks(self) -> bool:  # type: ignore[override]
-        """Whether the wrapped kernel does."""
-        return self.kernel.fills_blanks
-
-    def end(self, chains: Chains, rng: Rng) -> Chains:
-        """End an epoch of the wrapped kernel."""
-        return self.kernel.end(chains, rng)
-
 
 def leaves(kernel: Kernel) -> list[Kernel]:
     """Return the kernels that a kernel is made of at last, in order; itself if of none."""
@@ -209,18 +207,6 @@ def with_leaves(kernel: Kernel, change: Callable[[Kernel], Kernel]) -> Kernel:
     if not kernel.kernels:
         return change(kernel)
     return kernel.with_kernels(tuple(with_leaves(one, change) for one in kernel.kernels))
-
-
-def check_keeps_constraints(move: Move) -> None:
-    """Refuse constraints that a move does not know of."""
-    # The nearest class that says how to propose must say, too, that this keeps constraints.
-    says = (vars(one) for one in type(move).__mro__)
-    own = next(one for one in says if one.keys() & {"propose", "keeps_constraints"})
-    if move.conditional.constraints and not own.get("keeps_constraints", False):
-        raise InputError(
-            f"the move '{type(move).__qualname__}' does not keep constraints: use site, span, "
-            "insert-delete or resize, or set its `keeps_constraints` if it does."
-        )
 
 
 # What is of a state, and not of the row that it is in.
@@ -247,25 +233,18 @@ def counted(chains: Chains, rows: Int[Tensor, " n"]) -> Chains:
 
 def with_tokens(chains: Chains, proposal: Proposal, accepted: Tensor) -> Chains:
     """Put the accepted tokens, and how sure the model was of them, in their place."""
-    rows, taken = proposal.rows, accepted[:, None]
-    tokens = torch.where(taken, proposal.tokens, chains.tokens[rows])
+    rows = proposal.rows
+    new: dict[str, Tensor] = {"tokens": proposal.tokens, "lengths": proposal.lengths}
     if proposal.confidence is not None:
-        confidence = torch.where(taken, proposal.confidence, chains.confidence[rows])
-        chains = replace(chains, confidence=chains.confidence.index_copy(0, rows, confidence))
-    lengths = torch.where(accepted, proposal.lengths, chains.lengths[rows])
+        new["confidence"] = proposal.confidence
     if proposal.resized is not None:
-        free = torch.where(taken, proposal.resized.free, chains.free[rows])
-        region = torch.where(taken, proposal.resized.region, chains.region[rows])
-        chains = replace(
-            chains,
-            free=chains.free.index_copy(0, rows, free),
-            region=chains.region.index_copy(0, rows, region),
-        )
-    return replace(
-        chains,
-        tokens=chains.tokens.index_copy(0, rows, tokens),
-        lengths=chains.lengths.index_copy(0, rows, lengths),
-    )
+        new |= {"free": proposal.resized.free, "region": proposal.resized.region}
+    changed: dict[str, Any] = {}
+    for name, value in new.items():
+        old: Tensor = getattr(chains, name)
+        taken = accepted if value.dim() == 1 else accepted[:, None]
+        changed[name] = old.index_copy(0, rows, torch.where(taken, value, old[rows]))
+    return replace(chains, **changed)
 
 
 def log_ratio(

@@ -20,7 +20,8 @@ and `Chains.replica` says which state is where.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -131,33 +132,27 @@ def _joined(infos: list[StepInfo], rows: Int[Tensor, " n"]) -> StepInfo:
         return infos[0]
     order = torch.cat([info.proposal.rows for info in infos]).argsort()
     order = order[rows.argsort().argsort()]
+    proposals = [replace(info.proposal, passed=None, confidence=None) for info in infos]
+    if any(one.resized is not None for one in proposals):
+        proposals = [replace(one, resized=one.resized or _unresized(one)) for one in proposals]
 
-    def column(values: list[Tensor]) -> Tensor:
-        if values[0].dim() == 2:  # parts may have different numbers of tests
-            empty = torch.nan if values[0].is_floating_point() else 0
+    def join(values: Sequence[Any]) -> Any:
+        first = values[0]
+        if first is None:
+            return None
+        if is_dataclass(first):
+            record, names = type(values[0]), [field.name for field in fields(first)]
+            return record(**{name: join([getattr(one, name) for one in values]) for name in names})
+        if first.dim() == 2:  # parts may have different numbers of tests
+            empty = torch.nan if first.is_floating_point() else 0
             widest = max(value.shape[1] for value in values)
             pad = torch.nn.functional.pad
             values = [pad(one, (0, widest - one.shape[1]), value=empty) for one in values]
-        return torch.cat(values)[order]
+        return torch.cat(list(values))[order]
 
-    proposals = [info.proposal for info in infos]
-    columns = [
-        f.name for f in fields(Proposal) if f.name not in ("passed", "confidence", "resized")
-    ]
-    joined: dict[str, Any] = {n: column([getattr(p, n) for p in proposals]) for n in columns}
-    resized = None
-    if any(one.resized is not None for one in proposals):
-        every = [one.resized or _unresized(one) for one in proposals]
-        resized = Resized(
-            **{f.name: column([getattr(one, f.name) for one in every]) for f in fields(Resized)}
-        )
-    proposal = Proposal(**joined, resized=resized)
-    rest = {
-        f.name: column([getattr(info, f.name) for info in infos])
-        for f in fields(StepInfo)
-        if f.name != "proposal"
-    }
-    return StepInfo(proposal=proposal, **rest)
+    pairs = zip(infos, proposals, strict=True)
+    joined: StepInfo = join([replace(info, proposal=proposal) for info, proposal in pairs])
+    return joined
 
 
 @dataclass(frozen=True)

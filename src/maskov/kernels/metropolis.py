@@ -1,4 +1,6 @@
-"""Metropolis-Hastings: propose by a move, accept by an energy. The paper's Algorithm 1, exactly.
+"""Kernels that propose by a move: Metropolis-Hastings, and Gibbs, which accepts everything.
+
+Metropolis-Hastings accepts by an energy. It is the paper's Algorithm 1, exactly.
 
     a(x'; x) = min(1, exp(β(E(x) − E(x'))) · q(x|x') / q(x'|x))
 
@@ -26,10 +28,9 @@ from maskov.energies.base import CachedEnergy, Energy, MaskedEnergy, evaluated
 from maskov.energies.counting import at_temperature
 from maskov.energies.stages import AcceptanceStages, DelayedAcceptance, Stage, near_all, near_window
 from maskov.errors import InputError
-from maskov.kernels.base import Kernel, check_keeps_constraints, counted, log_ratio, with_tokens
-from maskov.kernels.gibbs import Gibbs
+from maskov.kernels.base import Kernel, counted, log_ratio, with_tokens
 from maskov.models.scorer import Scorer
-from maskov.moves import MaskedConditional, Move, Site
+from maskov.moves import LowestConfidence, MaskedConditional, Move, Site
 from maskov.random import Rng
 from maskov.types import (
     Bool,
@@ -50,8 +51,104 @@ from maskov.types import (
 )
 
 
+class MoveKernel(Kernel):
+    """A kernel that proposes by a move, which says how an epoch goes."""
+
+    move: Move
+
+    def __post_init__(self) -> None:
+        # The nearest class that says how to propose must say, too, that this keeps constraints.
+        says = (vars(one) for one in type(self.move).__mro__)
+        own = next(one for one in says if one.keys() & {"propose", "keeps_constraints"})
+        if self.conditional.constraints and not own.get("keeps_constraints", False):
+            raise InputError(
+                f"the move '{type(self.move).__qualname__}' does not keep constraints: use site, "
+                "span, insert-delete or resize, or set its `keeps_constraints` if it does."
+            )
+
+    @property
+    def conditional(self) -> MaskedConditional:  # type: ignore[override]
+        """The move's."""
+        return self.move.conditional
+
+    @property
+    def reaches_everything(self) -> bool:
+        """Whether the move does."""
+        return self.move.reaches_everything
+
+    def begin(self, chains: Chains, rng: Rng) -> Chains:
+        """Set the move's order."""
+        return self.move.begin(chains, rng)
+
+    def steps(self, chains: Chains) -> Int[Tensor, " chains"]:
+        """Return the move's steps."""
+        return self.move.steps(chains)
+
+    def forced(self) -> Gibbs:
+        """Accept everything, which needs no energies."""
+        return Gibbs(self.move)
+
+
 @dataclass(frozen=True)
-class Metropolis(Kernel):
+class Gibbs(MoveKernel):
+    """Propose by a move and keep whatever was proposed: degenerate Gibbs.
+
+    A masked LM's conditionals are generally inconsistent with any joint distribution, so drawing
+    from them in turn has no defined target. It is here for comparison, for starting chains, and
+    because mask-predict is this kernel with the most probable token at the positions of lowest
+    confidence.
+    """
+
+    move: Move = Site()
+
+    leaves_invariant = False
+
+    @property
+    def fills_blanks(self) -> bool:  # type: ignore[override]
+        """Whether the first step masks everything, as in mask-predict."""
+        return isinstance(self.move, Site) and self.move.irreversible
+
+    def init(self, chains: Chains, scorer: Scorer) -> Chains:
+        """Cache nothing: every draw asks the model about the tokens as they are."""
+        return chains.forget()
+
+    def at(self, epoch: int, temperature: float | None, block: int | None) -> Gibbs:
+        """Let the move follow the schedule."""
+        return replace(self, move=self.move.at(epoch, block))
+
+    def step(
+        self, chains: Chains, rows: Int[Tensor, " n"], scorer: Scorer, rng: Rng
+    ) -> tuple[Chains, StepInfo]:
+        """Propose and accept."""
+        proposal = self.move.propose(chains, rows, scorer, rng)
+        # Where constraints left nothing to propose, chains stay.
+        sequences = Sequences(proposal.tokens, proposal.lengths, reference=chains.reference[rows])
+        accepted = self.conditional.possible(sequences, scorer.model)
+        unknown = torch.full_like(proposal.log_q_forward, torch.nan)
+        info = StepInfo(
+            proposal=proposal,
+            energy_old=unknown,
+            energy_new=unknown,
+            log_ratio=unknown[:, None],
+            uniform=unknown[:, None],
+            log_acceptance=torch.zeros_like(unknown),
+            accepted=accepted,
+            passes=proposal.passes,
+            calls=proposal.passes.new_zeros((len(rows), 0)),
+        )
+        return counted(with_tokens(chains, proposal, accepted).forget(), rows), info
+
+    def __str__(self) -> str:
+        return f"gibbs({self.move})"
+
+
+def mask_predict(iterations: int) -> Gibbs:
+    """Return Mask-Predict (Ghazvininejad et al. 2019): greedy, re-masking what is least sure."""
+    return Gibbs(Site(MaskedConditional(temperature=0), LowestConfidence(iterations)))
+
+
+@dataclass(frozen=True)
+class Metropolis(MoveKernel):
     """Sample from p(x) ∝ exp(−β E(x)/T), where β is the chain's own, usually 1."""
 
     energy: Energy
@@ -60,7 +157,7 @@ class Metropolis(Kernel):
     delayed: DelayedAcceptance = DelayedAcceptance()
 
     def __post_init__(self) -> None:
-        check_keeps_constraints(self.move)
+        super().__post_init__()
         if self.move.conditional.temperature == 0:
             raise InputError(
                 "a proposal temperature of 0 cannot be reversed, so 'mh' cannot use it; "
@@ -84,28 +181,10 @@ class Metropolis(Kernel):
         """True unless the positions are chosen by looking at the tokens."""
         return not self.move.irreversible
 
-    @property
-    def conditional(self) -> MaskedConditional:  # type: ignore[override]
-        """The move's."""
-        return self.move.conditional
-
-    @property
-    def reaches_everything(self) -> bool:
-        """Whether the move does."""
-        return self.move.reaches_everything
-
     @cached_property
     def plan(self) -> AcceptanceStages:
         """The tests of each proposal, in order."""
         return AcceptanceStages(self.energy, self.delayed)
-
-    def begin(self, chains: Chains, rng: Rng) -> Chains:
-        """Set the move's order."""
-        return self.move.begin(chains, rng)
-
-    def steps(self, chains: Chains) -> Int[Tensor, " chains"]:
-        """Return the move's steps."""
-        return self.move.steps(chains)
 
     def at(self, epoch: int, temperature: float | None, block: int | None) -> Metropolis:
         """Follow the schedule's temperature and block size."""
@@ -120,22 +199,18 @@ class Metropolis(Kernel):
         delayed = self.delayed if energy.needs_passes else DelayedAcceptance()
         return replace(self, energy=energy, delayed=delayed)
 
-    def forced(self) -> Gibbs:
-        """Accept everything, which needs no energies."""
-        return Gibbs(self.move)
-
     def init(self, chains: Chains, scorer: Scorer) -> Chains:
         """Run the masked passes of the current tokens and every other part of the energy."""
         if self._initialised(chains):
             return chains
         energy, known = self.energy, chains.part_values
         # Passes that another kernel has cached may mask other positions.
-        sites = chains.pass_cache if self._caches(chains) else None
-        if energy.needs_passes and sites is None:
-            sites = scorer.cache(chains.sequences, energy.needs_normaliser, groups=energy.groups)
-        elif energy.needs_normaliser and sites is not None:
-            sites = scorer.with_normaliser(sites, chains.inside)
-        sequences = replace(chains.sequences, pass_cache=sites)
+        cache = chains.pass_cache if self._caches(chains) else None
+        if energy.needs_passes and cache is None:
+            cache = scorer.cache(chains.sequences, energy.needs_normaliser, groups=energy.groups)
+        elif energy.needs_normaliser and cache is not None:
+            cache = scorer.with_normaliser(cache, chains.inside)
+        sequences = replace(chains.sequences, pass_cache=cache)
         # Another target of the same parts differs in weights alone.
         if known is not None and known.of is not None and energy.has_parts_of(known.of):
             values = known.values
@@ -148,7 +223,7 @@ class Metropolis(Kernel):
                 "a chain would start at a sequence of probability zero, where no move can be "
                 "judged; start it elsewhere."
             )
-        return replace(chains, pass_cache=sites, part_values=PartValues(energy, values, whole))
+        return replace(chains, pass_cache=cache, part_values=PartValues(energy, values, whole))
 
     def _part_values(self, scorer: Scorer, sequences: Sequences) -> Float[Tensor, "chains parts"]:
         """Evaluate every part of the energy and every early stage of one."""
@@ -352,9 +427,9 @@ class ProposalScores:
         proposal, chains = self._proposal, self._chains
         rows, cache = proposal.rows[index], self.pass_cache
         free = chains.free[rows] if proposal.resized is None else proposal.resized.free[index]
-        sites = None if cache is None else cache.rows(index)
+        cache = None if cache is None else cache.rows(index)
         return Sequences(
-            proposal.tokens[index], proposal.lengths[index], sites, chains.source[rows],
+            proposal.tokens[index], proposal.lengths[index], cache, chains.source[rows],
             chains.reference[rows], free,
         )  # fmt: skip
 

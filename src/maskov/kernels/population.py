@@ -11,6 +11,10 @@ those of the particles before they are moved. As q is normalised, the product ov
 mean weights is an unbiased estimate of Z = Σ_x exp(−E(x)/T), provided that the path does not look
 at the particles: a pilot population finds it and is discarded (`maskov.tuning.path`).
 
+Populations with too few moves agree with each other and are wrong. So every second one makes
+several times as many: each is still unbiased, and what the longer ones find more is what the
+shorter ones miss (`maskov.diagnostics.populations`).
+
 An epoch of a run is one point of the path, and a chain is a particle; neighbouring chains make a
 population, and a batch holds one or several. All parts of the energies
 along the path are the same, only their weights change, so going on to the next point costs no pass.
@@ -51,14 +55,16 @@ class Population(Composite):
     """Take populations of `particles` from the distribution `start` to the target of a kernel.
 
     `path` are the shares b of the way, rising to 1; without one the run finds it before its first
-    epoch. At each point every particle makes so many `moves`. `epoch` is the point.
+    epoch. At each point every particle makes so many `moves`, those of every second population
+    (the second, the fourth) `longer` times as many. `epoch` is the point.
     """
 
     kernel: Kernel
     start: Ordered
     particles: int = 64
     path: tuple[float, ...] = ()
-    moves: int = 6
+    moves: int = 1
+    longer: int = 5
     epoch: int = 0
 
     fills_blanks = True
@@ -73,8 +79,11 @@ class Population(Composite):
             )
         if self.particles < LEAST_PARTICLES:
             raise InputError(f"a population has 2 particles or more, not {self.particles}.")
-        if self.moves < 1:
-            raise InputError(f"particles make 1 move or more at each point, not {self.moves}.")
+        if self.moves < 1 or self.longer < 1:
+            raise InputError(
+                f"particles make 1 move or more at each point, not {self.moves}, or {self.longer} "
+                "times as many."
+            )
         rises = all(one < other for one, other in pairwise((0.0, *self.path)))
         if self.path and not (rises and self.path[-1] == 1 and all(map(math.isfinite, self.path))):
             raise InputError("a path has shares that rise from above 0 to 1, such as 0.2,0.5,1.")
@@ -151,7 +160,14 @@ class Population(Composite):
 
     def steps(self, chains: Chains) -> Int[Tensor, " chains"]:
         """Return the moves at a point; a particle without free positions makes none."""
-        return torch.where(chains.free.any(1), self.moves, torch.zeros_like(chains.step))
+        longer = chains.chain // self.particles % 2 == 1
+        moves = torch.where(longer, self.longer * self.moves, self.moves)
+        return moves * chains.free.any(1)
+
+    @property
+    def even(self) -> Population:
+        """Populations that all make as many moves as these do on average."""
+        return replace(self, moves=round(self.moves * (1 + self.longer) / 2), longer=1)
 
     def forced(self) -> None:
         """Return nothing: particles are weighed, so that moves must test."""

@@ -28,8 +28,7 @@ from maskov.energies.stages import DelayedAcceptance
 from maskov.errors import InputError
 from maskov.kernels.base import Kernel
 from maskov.kernels.compose import Exchange, Mixture
-from maskov.kernels.gibbs import Gibbs, mask_predict
-from maskov.kernels.metropolis import Metropolis
+from maskov.kernels.metropolis import Gibbs, Metropolis, mask_predict
 from maskov.kernels.population import Draws, Population
 from maskov.moves import (
     INSERT_DELETE,
@@ -44,6 +43,7 @@ from maskov.moves import (
 )
 from maskov.parts import (
     importable,
+    is_built_in,
     is_import_path,
     is_plain,
     load_part,
@@ -101,7 +101,7 @@ def to_data(part: Any) -> Any:
 def _energy_text(part: Energy) -> str:
     """Return how to build a part of an energy again, whatever the part calls itself."""
     inner = getattr(part, "function", part)
-    if type(inner).__module__.partition(".")[0] == "maskov":
+    if is_built_in(inner):
         return str(part)
     if recipe_of(inner) is None:
         raise not_reproducible(inner)

@@ -6,17 +6,26 @@ import hashlib
 import json
 import os
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import RLock
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 
+from maskov.encoders import Encoder, LMHead
+from maskov.encoders.families import FAMILIES, UNSUPPORTED, Weights, describe, describe_head
 from maskov.errors import InputError, MaskovError, ModelError
 from maskov.models.scorer import is_out_of_memory
-from maskov.models.tokens import silence_transformers
+from maskov.models.tokens import (
+    PlainTokenizer,
+    import_transformers,
+    read_json,
+    silence_transformers,
+)
 from maskov.shipped import did_you_mean, folder_of
 from maskov.types import Bool, Tensor
 
@@ -24,6 +33,8 @@ from maskov.types import Bool, Tensor
 # hub: no code and no pickles.
 ARCHITECTURE = "maskov-translation"
 _FILES = ["*.json", "*.safetensors", "*.txt"]
+# The class of transformers that reads masked LMs.
+MASKED = "AutoModelForMaskedLM"
 # Far more than any network has.
 _MOST_LAYERS = 2**10
 # Bytes; matrix products of unaligned arrays may round differently.
@@ -49,8 +60,86 @@ _NOT_SHAPE = {"_name_or_path", "transformers_version", "architectures", "dtype"}
 _LEFT_BY_CALLS = {"truncation", "padding"}
 
 
+@dataclass(frozen=True)
+class MaskedCheckpoint:
+    """The settings and weights of a masked LM of a family that our encoder knows.
+
+    It stands for a Hugging Face network, which takes seconds to import, where nobody runs that.
+    """
+
+    config: dict[str, Any]
+    weights: dict[str, Tensor]
+    encoder: Encoder
+    head: LMHead
+
+    @classmethod
+    def of(cls, config: dict[str, Any], weights: dict[str, Tensor]) -> MaskedCheckpoint:
+        """Keep the weights that the family uses; raise one of `UNSUPPORTED` if it is not known."""
+        asked = Weights(weights)
+        encoder, head = Encoder(describe(config, asked)), describe_head(config, asked)
+        return cls(config, asked.used, encoder, head)
+
+    @classmethod
+    def read(cls, folder: Path, dtype: torch.dtype) -> MaskedCheckpoint | None:
+        """Read a folder that transformers saved; None if it should read the folder itself.
+
+        Files of earlier versions have fewer settings than a network and its fingerprint.
+        """
+        config, file = read_config(folder), folder / "model.safetensors"
+        if not str(config.get("transformers_version")).startswith("5.") or not file.is_file():
+            return None
+        if config.keys() & {"auto_map", "quantization_config"}:
+            return None
+        try:
+            stored = load_file(file)
+            if not all(value.is_floating_point() for value in stored.values()):
+                return None
+            weights = {name: value.to(dtype, copy=True) for name, value in stored.items()}
+            ties = FAMILIES[config["model_type"]].tied() if config["tie_word_embeddings"] else {}
+            for name, source in ties.items():
+                if not torch.equal(weights.get(name, weights[source]), weights[source]):
+                    return None
+                weights[name] = weights[source]
+            return cls.of(config, weights)
+        except (*UNSUPPORTED, OSError, SafetensorError):
+            return None
+
+    def to(self, device: torch.device | str) -> MaskedCheckpoint:
+        """Return this with its weights on a device; tied ones stay one tensor."""
+        moved = {id(value): value.to(device) for value in self.weights.values()}
+        return self.of(self.config, {name: moved[id(one)] for name, one in self.weights.items()})
+
+    def __reduce__(self) -> Any:
+        # The encoder holds copies of weights.
+        return MaskedCheckpoint.of, (self.config, self.weights)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.head.weight.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of the weights."""
+        return self.head.weight.dtype
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return the weights by name."""
+        return self.weights
+
+    def network(self) -> Any:
+        """Build the Hugging Face network of these weights, which it shares."""
+        transformers = import_transformers()
+        config = transformers.AutoConfig.for_model(**self.config)
+        with silence_transformers(), torch.random.fork_rng(devices=[]):
+            network = transformers.AutoModelForMaskedLM.from_config(config, dtype=self.dtype)
+        for name, parameter in network.named_parameters():
+            parameter.data = self.weights[name]
+        return network.to(self.device).eval().requires_grad_(False)
+
+
 def load_checkpoint(
-    auto_class: Any,
+    auto_class: str,
     what: str,
     name: str,
     dtype: torch.dtype,
@@ -59,7 +148,9 @@ def load_checkpoint(
     allow_download: bool = True,
     unused: str = "",
 ) -> tuple[Any, Any]:
-    """Return a network and its tokenizer; `what` names the kind of model in errors.
+    """Return a network, or what stands for it, and its tokenizer; `what` names it in errors.
+
+    `auto_class` is the class of transformers that reads it, unless our encoder can.
 
     Weights whose names begin with `unused` may be missing: nobody asks for what they compute.
 
@@ -82,33 +173,46 @@ def load_checkpoint(
                 f"'{name}' is not a model folder: its config.json has '{key}' {value:.3g}, more "
                 "than any network has."
             )
+    network = None
+    if auto_class == MASKED and not trust_remote_code:
+        network = MaskedCheckpoint.read(Path(name), dtype)
+    missing: list[str] = []
     try:
-        # Missing weights are drawn at random before we can refuse them.
-        with silence_transformers(), torch.random.fork_rng(devices=[]):
-            network, report = auto_class.from_pretrained(
-                name,
-                dtype=dtype,
-                output_loading_info=True,
-                trust_remote_code=trust_remote_code,
-                weights_only=True,
-            )
-            loaded = load_tokenizer(tokenizer or name, trust_remote_code)
+        if network is None:
+            network, missing = _from_transformers(auto_class, name, dtype, trust_remote_code)
+        loaded = load_tokenizer(tokenizer or name, trust_remote_code)
     except MaskovError:
         raise
     except Exception as error:
         raise ModelError(_why(name, what, error)) from error
-    missing = sorted(map(str, [*report["missing_keys"], *report["mismatched_keys"]]))
     missing = [name for name in missing if not (unused and name.startswith(unused))]
     if missing:
         raise ModelError(
             f"'{name}' is not a {what}: its weights lack {missing[0]} ({len(missing)} missing); "
             "give a checkpoint that has its head."
         )
+    return network, loaded
+
+
+def _from_transformers(
+    auto_class: str, name: str, dtype: torch.dtype, trust_remote_code: bool
+) -> tuple[Any, list[str]]:
+    """Return a Hugging Face network, and the names of the weights that its checkpoint lacks."""
+    transformers = import_transformers()
+    # Missing weights are drawn at random before we can refuse them.
+    with silence_transformers(), torch.random.fork_rng(devices=[]):
+        network, report = getattr(transformers, auto_class).from_pretrained(
+            name,
+            dtype=dtype,
+            output_loading_info=True,
+            trust_remote_code=trust_remote_code,
+            weights_only=True,
+        )
     # A mapped file has weights at odd addresses. Copied, they compute what a worker's compute.
     for value in (*network.parameters(), *network.buffers()):
         if value.data_ptr() % ALIGNMENT:
             value.data = value.data.clone()
-    return network, loaded
+    return network, sorted(map(str, [*report["missing_keys"], *report["mismatched_keys"]]))
 
 
 def check_files(folder: Path) -> None:
@@ -181,17 +285,15 @@ def _from_hub(name: str, download: bool) -> Path | None:
 
 def read_config(folder: Path) -> dict[str, Any]:
     """Return the config.json of a model folder; nothing, if it cannot be read."""
-    try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}  # loading reports it
-    return config if isinstance(config, dict) else {}
+    return read_json(folder / "config.json")  # loading reports what is damaged
 
 
 def load_tokenizer(source: str, trust_remote_code: bool = False) -> Any:
     """Load a tokenizer from a folder or hub name, or from a bare `vocab.txt` of BERT's kind."""
-    from transformers import AutoTokenizer, BertTokenizer
-
+    plain = None if trust_remote_code else PlainTokenizer.read(Path(source))
+    if plain is not None:
+        return plain
+    theirs = import_transformers()
     if source.endswith(".txt"):
         path = Path(source)
         if not path.is_file():
@@ -200,8 +302,9 @@ def load_tokenizer(source: str, trust_remote_code: bool = False) -> Any:
         # Folding case would lose every token of a vocabulary that has capitals (amino acids).
         ordinary = [word for word in words if not (word.startswith("[") and word.endswith("]"))]
         lower = all(word == word.lower() for word in ordinary)
-        return BertTokenizer(str(path), do_lower_case=lower)
-    return AutoTokenizer.from_pretrained(source, trust_remote_code=trust_remote_code)
+        return theirs.BertTokenizer(str(path), do_lower_case=lower)
+    with silence_transformers():
+        return theirs.AutoTokenizer.from_pretrained(source, trust_remote_code=trust_remote_code)
 
 
 def _why(name: str, what: str, error: Exception) -> str:
@@ -244,7 +347,8 @@ def _shape(network: Any) -> dict[str, Any]:
     """Return what uses the weights: equal ones may have another activation or head count."""
     if not hasattr(network, "config"):
         return asdict(network.shape)
-    entries = network.config.to_diff_dict().items()
+    config = network.config
+    entries = (config if isinstance(config, dict) else config.to_diff_dict()).items()
     return {key: value for key, value in entries if key not in _NOT_SHAPE and value is not None}
 
 

@@ -1,24 +1,26 @@
 """Hugging Face masked LMs, from a local folder or by hub name.
 
-A masked LM ends in a small transform and a projection onto the vocabulary. The projection is most
-of the cost of a small model, and a masked pass needs it only at the masked positions. Families
-whose head is not listed here run their own full forward pass.
+Families that `encoders/families.py` knows are read from their files and run in our own encoder:
+transformers is not imported. All others run in their own network. A masked LM ends in a projection
+onto the vocabulary, which is most of the cost of a small model and is needed at masked positions
+only; families whose head is not known run their whole forward pass.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from operator import attrgetter
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import nn
 
-from maskov.encoders import Encoder
+from maskov.encoders import Encoder, LMHead
+from maskov.encoders.families import UNSUPPORTED, Weights, describe_head
 from maskov.errors import InputError, ModelError
 from maskov.models.base import Queries, coarse
-from maskov.models.checkpoint import load_checkpoint
-from maskov.models.packed import Frame, LMHead, PackedModel, pack_masked
+from maskov.models.checkpoint import MASKED, MaskedCheckpoint, load_checkpoint
+from maskov.models.packed import Frame, PackedModel, pack_masked
 from maskov.models.tokens import (
     MARKS,
     check_tokens,
@@ -30,20 +32,6 @@ from maskov.models.tokens import (
 )
 from maskov.types import Float, Int, Tensor, inside
 
-# The steps before the projection, and the projection, by family.
-FAMILIES: dict[str, tuple[str | nn.Module, ...]] = {
-    "bert": ("cls.predictions.transform", "cls.predictions.decoder"),
-    "distilbert": ("vocab_transform", "activation", "vocab_layer_norm", "vocab_projector"),
-    "albert": (
-        "predictions.dense", "predictions.activation", "predictions.LayerNorm",
-        "predictions.decoder",
-    ),
-    "electra": ("generator_predictions", "generator_lm_head"),
-    "modernbert": ("head", "decoder"),
-} | dict.fromkeys(
-    ("roberta", "xlm-roberta", "camembert", "esm"),
-    ("lm_head.dense", nn.GELU(), "lm_head.layer_norm", "lm_head.decoder"),
-)  # fmt: skip
 # Families whose positions start after the padding index, which lowers their maximum length.
 _OFFSET_POSITIONS = frozenset(
     {"roberta", "xlm-roberta", "camembert", "esm", "longformer", "mpnet", "data2vec-text",
@@ -59,11 +47,9 @@ class HuggingFaceModel(PackedModel):
             raise ModelError(
                 f"the tokenizer of '{name}' has no mask token; it is not a masked language model."
             )
-        check_tokens(tokenizer, embedding_rows(network), name)
         self.name = name
         self.caution = caution
-        # No parameter needs gradients, so no inference context is needed anywhere.
-        self.network = network.eval().requires_grad_(False)
+        self.checkpoint = network
         self.tokenizer = tokenizer
         self.mask_id = int(tokenizer.mask_token_id)
         self.device = network.device
@@ -73,12 +59,12 @@ class HuggingFaceModel(PackedModel):
         self.frame = Frame.of(before, after, self.mask_id, self.device)
         pad = tokenizer.pad_token_id
         self._pad_id = int(pad) if pad is not None else self.mask_id
-        probe = torch.tensor([[*before, self.mask_id, self.mask_id, *after]], device=self.device)
-        with silence_transformers():
-            size = network(input_ids=probe).logits.shape[-1]
+        if isinstance(network, MaskedCheckpoint):
+            self.encoder, self.head = network.encoder, network.head
+            size = len(self.head.weight)
             check_tokens(tokenizer, size, name)
-            self.head = split_head(network, probe)
-            self.encoder = None if self.head is None else Encoder.of(network)
+        else:
+            size = self._use_network(network, [*before, self.mask_id, self.mask_id, *after])
         self.packs = self.encoder is not None
         self.forbidden = forbidden_tokens(tokenizer, size).to(self.device)
         if bool(self.forbidden.all()):
@@ -89,7 +75,25 @@ class HuggingFaceModel(PackedModel):
         self.only_given = other_letters(self.token_strings(range(size)), self.forbidden)
         self.forbidden[list(self.only_given)] = True
         self.min_length = 1
-        self.max_length = capacity(network.config, tokenizer) - probe.shape[1] + 2
+        self.max_length = capacity(network.config, tokenizer) - self.frame.size
+
+    def _use_network(self, network: Any, probe: list[int]) -> int:
+        """Use a Hugging Face network, and our encoder if both agree; return the vocabulary size."""
+        check_tokens(self.tokenizer, embedding_rows(network), self.name)
+        # No parameter needs gradients, so no inference context is needed anywhere.
+        self.network = network.eval().requires_grad_(False)
+        ids = torch.tensor([probe], device=self.device)
+        with silence_transformers():
+            size = int(network(input_ids=ids).logits.shape[-1])
+            check_tokens(self.tokenizer, size, self.name)
+            self.head = split_head(network, ids)
+            self.encoder = None if self.head is None else Encoder.of(network)
+        return size
+
+    @cached_property
+    def network(self) -> Any:
+        """The Hugging Face network; if our encoder was read without it, it is built when used."""
+        return self.checkpoint.network()
 
     @classmethod
     def load(
@@ -107,10 +111,8 @@ class HuggingFaceModel(PackedModel):
         `called` is the model's name, by default what it is loaded from. Without `allow_download`
         the hub is not asked.
         """
-        from transformers import AutoModelForMaskedLM
-
         network, loaded = load_checkpoint(
-            AutoModelForMaskedLM,
+            MASKED,
             "masked language model",
             name,
             dtype,
@@ -185,8 +187,8 @@ class HuggingFaceModel(PackedModel):
     @property
     def bytes_per_token(self) -> int:
         """Estimate the activations of one layer, plus all logits if the head is not split."""
-        config = self.network.config
-        width = int(getattr(config, "hidden_size", 512))
+        config = self.checkpoint.config
+        width = int(setting(config, "hidden_size") or setting(config, "dim") or 512)
         width *= 16  # input, 4 for attention, 4 x 2 for the feed-forward, and slack
         if self.head is None:
             width += 2 * self.vocabulary_size
@@ -198,23 +200,23 @@ class HuggingFaceModel(PackedModel):
         return {"frame": frame, "pad": self._pad_id}
 
 
+def setting(config: Any, name: str) -> Any:
+    """Return a setting of a network: of its config.json, or of the object for it; None if none."""
+    return config.get(name) if isinstance(config, dict) else getattr(config, name, None)
+
+
 def capacity(config: Any, tokenizer: Any) -> int:
     """Return how many tokens the model takes, special ones included."""
-    limit = int(getattr(config, "max_position_embeddings", None) or 10**9)
-    if getattr(config, "model_type", "") in _OFFSET_POSITIONS:
-        limit -= int(getattr(config, "pad_token_id", None) or 0) + 1
+    limit = int(setting(config, "max_position_embeddings") or 10**9)
+    if setting(config, "model_type") in _OFFSET_POSITIONS:
+        limit -= int(setting(config, "pad_token_id") or 0) + 1
     return min(limit, int(min(tokenizer.model_max_length, 10**9)))
 
 
-def family_head(model: Any) -> LMHead:
-    """Return the head of a network of a known family, split into its steps and the projection."""
-    family = FAMILIES[model.config.model_type]
-    parts: list[Any] = [attrgetter(one)(model) if isinstance(one, str) else one for one in family]
-    *steps, decoder = parts
-    # ESM adds a bias outside its projection.
-    outside = model.lm_head.bias if model.config.model_type == "esm" else None
-    bias = decoder.bias if outside is None else outside
-    return LMHead(nn.Sequential(*steps), decoder.weight, bias)
+def family_head(network: Any) -> LMHead:
+    """Return the head of a network of a known family, with its own parameters."""
+    weights = dict(network.named_parameters(remove_duplicate=False))
+    return describe_head(network.config.to_dict(), Weights(weights))
 
 
 def split_head(model: Any, probe: Int[Tensor, "1 length"]) -> LMHead | None:
@@ -223,12 +225,10 @@ def split_head(model: Any, probe: Int[Tensor, "1 length"]) -> LMHead | None:
     The split head is first compared with the model's own logits on a short probe: third-party code
     may use a known family name for a different network.
     """
-    if getattr(model.config, "model_type", "") not in FAMILIES:
-        return None
     try:
         head = family_head(model)
         ours = head.logits(head.transform(model.base_model(input_ids=probe)[0][0]))
-    except (AttributeError, TypeError):
+    except UNSUPPORTED:
         return None
     theirs = model(input_ids=probe).logits[0]
     scale = theirs.abs().max().clamp(min=1.0)

@@ -7,16 +7,20 @@ million steps (less than a second, and other threads run meanwhile).
 
 from __future__ import annotations
 
+import json
 import re
+import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from logging import CRITICAL
+from pathlib import Path
 from typing import Any
 
 import torch
+from tokenizers import Tokenizer
 
 from maskov.errors import ModelError
 from maskov.types import Bool, Tensor
@@ -66,16 +70,252 @@ def embedding_rows(network: Any) -> int:
         return 2**31
 
 
-# transformers imports tqdm, which in a notebook without ipywidgets warns when it is first imported,
-# about bars that are never shown here.
-with warnings.catch_warnings():
-    warnings.filterwarnings("ignore", message="IProgress not found")
-    import_module("tqdm.auto")
+def read_json(file: Path) -> dict[str, Any]:
+    """Return the entries of a JSON file; nothing, if it cannot be read."""
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+_SPECIAL = tuple(f"{name}_token" for name in ("bos", "eos", "unk", "sep", "pad", "cls", "mask"))
+# Settings of a tokenizer that change nothing here: those of BERT's are in its tokenizer.json.
+_SETTINGS = frozenset(
+    {"tokenizer_class", "extra_special_tokens", "model_max_length", "clean_up_tokenization_spaces",
+     "backend", "is_local", "do_lower_case", "strip_accents", "tokenize_chinese_chars"}
+)  # fmt: skip
+# Files that transformers reads besides tokenizer.json, and a size at which it may change that.
+_OTHER_FILES = ("special_tokens_map.json", "added_tokens.json")
+_LARGE = 100_000
+
+
+class PlainTokenizer:
+    """A tokenizer.json and its special tokens, as transformers' general tokenizer has them.
+
+    That takes a second to import. Attributes have its names.
+    """
+
+    is_fast = True
+    clean_up_tokenization_spaces = False
+
+    def __init__(self, backend: Any, special: Mapping[str, str], extra: Sequence[str], most: int):
+        self.backend_tokenizer, self._extra = backend, list(extra)
+        self.special_tokens_map = dict(special)
+        self.all_special_tokens = list(dict.fromkeys([*special.values(), *extra]))
+        self.model_max_length = most
+        for name in _SPECIAL:
+            token = special.get(name)
+            setattr(self, name, token)
+            setattr(self, f"{name}_id", None if token is None else backend.token_to_id(token))
+
+    @classmethod
+    def read(cls, folder: Path) -> PlainTokenizer | None:
+        """Read a folder; None if its files say more than this class knows."""
+        file, settings = folder / "tokenizer.json", read_json(folder / "tokenizer_config.json")
+        special = {name: settings[name] for name in _SPECIAL if settings.get(name) is not None}
+        extra = settings.get("extra_special_tokens") or []
+        if (
+            settings.get("tokenizer_class") not in ("TokenizersBackend", "PreTrainedTokenizerFast")
+            or not settings.keys() <= {*_SPECIAL, *_SETTINGS}
+            or settings.get("clean_up_tokenization_spaces")
+            or not isinstance(extra, list)
+            or any((folder / name).exists() for name in _OTHER_FILES)
+        ):
+            return None
+        try:
+            backend = Tokenizer.from_file(str(file))
+        except Exception:  # damaged files raise nothing more special; transformers says which
+            return None
+        added = backend.get_added_tokens_decoder().values()
+        known = {token.content for token in added if token.special}
+        if (
+            not known.issuperset([*special.values(), *extra])
+            or backend.post_processor is None
+            or backend.truncation is not None
+            or backend.padding is not None
+            or backend.get_vocab_size() > _LARGE
+        ):
+            return None
+        return cls(backend, special, extra, settings.get("model_max_length") or 10**30)
+
+    def __call__(
+        self,
+        text: str | Sequence[str],
+        add_special_tokens: bool = True,
+        return_offsets_mapping: bool = False,
+    ) -> dict[str, Any]:
+        """Return the ids of a text, or of several, and where the tokens are from."""
+        one = isinstance(text, str)
+        texts = [text] if one else list(text)
+        coded = self.backend_tokenizer.encode_batch(texts, add_special_tokens=add_special_tokens)
+        found: dict[str, Any] = {"input_ids": [row.ids for row in coded]}
+        if return_offsets_mapping:
+            found["offset_mapping"] = [row.offsets for row in coded]
+        return {name: rows[0] for name, rows in found.items()} if one else found
+
+    @property
+    def all_special_ids(self) -> list[int]:
+        """The ids of the special tokens."""
+        return [self.backend_tokenizer.token_to_id(token) for token in self.all_special_tokens]
+
+    @property
+    def added_tokens_decoder(self) -> dict[int, Any]:
+        """The tokens that are matched whole, by id."""
+        added: dict[int, Any] = self.backend_tokenizer.get_added_tokens_decoder()
+        return added
+
+    def get_vocab(self) -> dict[str, int]:
+        """Return the id of every token."""
+        vocabulary: dict[str, int] = self.backend_tokenizer.get_vocab(with_added_tokens=True)
+        return vocabulary
+
+    def convert_ids_to_tokens(self, ids: Sequence[int]) -> list[str | None]:
+        """Return the spelling of tokens."""
+        return [self.backend_tokenizer.id_to_token(number) for number in ids]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of tokens, special ones included."""
+        text: str = self.backend_tokenizer.decode(list(ids), skip_special_tokens=False)
+        return text
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write the files that `read` reads."""
+        settings = {
+            **self.special_tokens_map,
+            "extra_special_tokens": self._extra,
+            "model_max_length": self.model_max_length,
+            "tokenizer_class": "TokenizersBackend",
+        }
+        self.backend_tokenizer.save(str(Path(folder) / "tokenizer.json"))
+        text = json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
+        (Path(folder) / "tokenizer_config.json").write_text(text, encoding="utf-8")
+
+    def __len__(self) -> int:
+        return int(self.backend_tokenizer.get_vocab_size(with_added_tokens=True))
+
+
+# Byte-pair merges as subword-nmt and fastBPE define them, next to the files of a tokenizer.
+MERGES_FILE = "bpe_merges.txt"
+CONTINUES = "@@"
+
+_WORD_END = "</w>"
+
+
+class Merges:
+    """Byte-pair merges, in order of priority.
+
+    With `separate_end` (version 0.1 of the file format) the end-of-word marker starts as a symbol
+    of its own; otherwise (0.2) it starts attached to the word's last letter.
+    """
+
+    def __init__(self, merges: Sequence[tuple[str, str]], separate_end: bool = False) -> None:
+        self.separate_end = separate_end
+        self._rank = {merge: rank for rank, merge in enumerate(dict.fromkeys(merges))}
+
+    @classmethod
+    def read(cls, path: Path) -> Merges:
+        """Read lines of `left right`, or fastBPE's `left right count`."""
+        try:
+            lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        except (OSError, UnicodeError) as error:
+            raise ModelError(f"cannot read the BPE merges '{path}': {error}.") from error
+        version = re.fullmatch(r"#version: ([\d.]+)\s*", lines[0])
+        # Split at spaces only: other whitespace may be part of a symbol.
+        rows = [line.strip("\r\n ").split(" ") for line in lines[bool(version) :]]
+        columns = {len(row) for row in rows}
+        if columns not in ({2}, {3}):
+            raise ModelError(f"'{path}' is not a BPE merges file: not every line is a pair.")
+        # Files without a version: fastBPE (3 columns) is like 0.2, early subword-nmt is 0.1.
+        default = "0.1" if columns == {2} else "0.2"
+        separate_end = (version[1] if version else default) == "0.1"
+        return cls([(row[0], row[1]) for row in rows], separate_end)
+
+    def lines(self) -> list[str]:
+        """Return the lines of a file of them, with its format version."""
+        version = "0.1" if self.separate_end else "0.2"
+        return [f"#version: {version}", *(f"{left} {right}" for left, right in self._rank)]
+
+    def split(self, word: str) -> list[str]:
+        """Return the subwords of a word, with `@@` on each but the last."""
+        parts = [*word, _WORD_END] if self.separate_end else [*word[:-1], word[-1] + _WORD_END]
+        while known := [pair for pair in pairwise(parts) if pair in self._rank]:
+            parts = _merge(parts, min(known, key=self._rank.__getitem__))
+        if parts[-1] == _WORD_END:
+            parts.pop()
+        else:
+            parts[-1] = parts[-1].removesuffix(_WORD_END)
+        return [part + CONTINUES for part in parts[:-1]] + parts[-1:]
+
+
+def _merge(parts: Sequence[str], pair: tuple[str, str]) -> list[str]:
+    """Join every occurrence of a pair, from the left."""
+    merged: list[str] = []
+    place = 0
+    while place < len(parts):
+        step = 2 if tuple(parts[place : place + 2]) == pair else 1
+        merged.append("".join(parts[place : place + step]))
+        place += step
+    return merged
+
+
+class BytePairTokenizer:
+    """A word-level tokenizer whose words are split by merges first; special tokens stay whole.
+
+    The BPE model of `tokenizers` cannot be used: it needs an id for every intermediate merge, and
+    vocabularies of this kind list only the final subwords.
+    """
+
+    def __init__(self, words: Any, merges: Merges) -> None:
+        self.words, self.merges = words, merges
+        self._special = frozenset(words.all_special_tokens)
+        self._pattern = re.compile("|".join(map(re.escape, sorted(self._special))))
+
+    def __call__(self, text: str | Sequence[str], **options: Any) -> Any:
+        """Tokenise one text or several, with the options of Hugging Face tokenizers."""
+        cut = self._line(text) if isinstance(text, str) else list(map(self._line, text))
+        return self.words(cut, **options)
+
+    def save_pretrained(self, folder: str | Path, **options: Any) -> None:
+        """Write the word-level tokenizer and the merges."""
+        self.words.save_pretrained(folder, **options)
+        lines = "\n".join(self.merges.lines()) + "\n"
+        (Path(folder) / MERGES_FILE).write_text(lines, encoding="utf-8", newline="\n")
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def __getattr__(self, name: str) -> Any:
+        # Copying and unpickling look up attributes before `words` exists.
+        if name.startswith("__") or name == "words":
+            raise AttributeError(name)
+        return getattr(self.words, name)
+
+    def _line(self, text: str) -> str:
+        parts = self._pattern.sub(r" \g<0> ", text).split()
+        split = ([word] if word in self._special else self.merges.split(word) for word in parts)
+        return " ".join(subword for subwords in split for subword in subwords)
+
+
+def import_transformers() -> Any:
+    """Import transformers, which takes seconds, only where it is needed.
+
+    It imports tqdm, which in a notebook without ipywidgets warns about bars that are never shown.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="IProgress not found")
+        return import_module("transformers")
 
 
 @contextmanager
 def silence_transformers() -> Iterator[None]:
-    """Silence the logs and progress bars of transformers and huggingface_hub, then restore them."""
+    """Silence the logs and progress bars of transformers and huggingface_hub, then restore them.
+
+    Tokenizers that do without transformers need nothing.
+    """
+    if "transformers" not in sys.modules:
+        yield
+        return
     from huggingface_hub.utils import logging as hub
     from transformers.utils import logging
 

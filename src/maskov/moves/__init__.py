@@ -1,7 +1,6 @@
 """Moves: where a chain might go next, with both directions' exact probabilities."""
 
-from maskov.moves.base import Move
-from maskov.moves.conditional import MaskedConditional
+from maskov.moves.base import MaskedConditional, Move
 from maskov.moves.site import ORDERS, LowestConfidence, Positions, Site, Sweep
 from maskov.moves.windows import INSERT_DELETE, WINDOWS, Resize, Span, Window
 

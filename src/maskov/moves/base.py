@@ -2,16 +2,179 @@
 
 To write one, subclass `Move` and implement `propose`; `maskov.testing.check_move` proves it. A
 move is state-free: what an epoch needs to remember (the order of its positions) is in the chains.
+
+Most moves propose by the masked conditional: what the model would put at the masked positions.
+Order of what is applied, always: forbidden tokens out, and those that constraints do not allow
+(`maskov.constraints`), temperature, top-k, top-p, then the
+defensive mixture q = (1 − ε)·q_truncated + ε·q_full. Temperature acts on the model's logits, the
+cuts on the tempered distribution; q_full is the conditional at temperature 1 over the allowed
+tokens.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 
+import torch
+
+from maskov.constraints import Constraint, PartlyFilled
+from maskov.errors import InputError
+from maskov.models.base import MaskedModel
 from maskov.models.scorer import Scorer
-from maskov.moves.conditional import MaskedConditional
-from maskov.random import Rng
-from maskov.types import Chains, Int, Proposal, Tensor
+from maskov.random import Purpose, Rng
+from maskov.types import Bool, Chains, Float, Int, Proposal, Sequences, Tensor
+
+# The rank of a position that has no turn: later than all.
+NEVER = 2**30
+
+
+@dataclass(frozen=True)
+class MaskedConditional:
+    """The model's masked conditional, sharpened and cut as asked.
+
+    A truncated proposal without `epsilon` cannot propose every sequence: the chain still leaves
+    its target invariant, but may never reach parts of it. Tokens that break one of the
+    `constraints` are never proposed.
+    """
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float = 1.0
+    epsilon: float = 0.0
+    constraints: tuple[Constraint, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.temperature) and self.temperature >= 0):
+            raise InputError(f"the proposal temperature must be 0 or more, not {self.temperature}.")
+        if self.top_k is not None and self.top_k < 1:
+            raise InputError(f"top-k must keep at least one token, not {self.top_k}.")
+        if not 0 < self.top_p <= 1:
+            raise InputError(f"top-p must lie above 0 and at most at 1, not {self.top_p}.")
+        if not 0 <= self.epsilon <= 1:
+            raise InputError(f"epsilon must lie between 0 and 1, not {self.epsilon}.")
+        if not all(isinstance(one, Constraint) for one in self.constraints):
+            raise InputError("a constraint must be a subclass of Constraint.")
+
+    @property
+    def reaches_everything(self) -> bool:
+        """Whether every allowed token can be proposed everywhere."""
+        whole = self.top_k is None and self.top_p == 1 and self.temperature > 0
+        return whole or self.epsilon > 0
+
+    def log_probabilities(
+        self,
+        logits: Float[Tensor, "n vocabulary"],
+        forbidden: Bool[Tensor, " vocabulary"],
+        allowed: Bool[Tensor, "n vocabulary"] | None = None,
+    ) -> Float[Tensor, "n vocabulary"]:
+        """Return the log-probability of proposing each token, in float64."""
+        full = logits.double().masked_fill(forbidden, -torch.inf)
+        if allowed is not None:
+            full = full.masked_fill(~allowed, -torch.inf)
+        scores = tempered(full, self.temperature)
+        if self.top_k is not None:
+            scores = top_k(scores, self.top_k)
+        log_q = top_p(scores, self.top_p).log_softmax(1)
+        if self.epsilon == 0:
+            return log_q
+        rest = math.log1p(-self.epsilon) if self.epsilon < 1 else -math.inf
+        return torch.logaddexp(log_q + rest, full.log_softmax(1) + math.log(self.epsilon))
+
+    def filling(
+        self,
+        sequences: Sequences,
+        unfilled: Bool[Tensor, "n length"],
+        place: Int[Tensor, " n"],
+        model: MaskedModel,
+    ) -> PartlyFilled | None:
+        """Describe what is filled so far to the constraints, if there are some.
+
+        Blanks outside the window, as there are before chains begin, are still to be filled, too.
+        """
+        if not self.constraints:
+            return None
+        tokens, reference = sequences.tokens, sequences.reference
+        return PartlyFilled(
+            tokens,
+            sequences.lengths,
+            unfilled | (tokens == model.mask_id),
+            place,
+            tokens[:, :0] if reference is None else reference,
+        )
+
+    def allowed(self, sequences: PartlyFilled, model: MaskedModel) -> Bool[Tensor, "n vocabulary"]:
+        """Return the tokens that no constraint forbids at the next place."""
+        allowed = ~model.forbidden.expand(len(sequences.place), -1)
+        for constraint in self.constraints:
+            allowed = allowed & constraint.allowed(sequences, model)
+        return allowed
+
+    def possible(self, sequences: Sequences, model: MaskedModel) -> Bool[Tensor, " n"]:
+        """Return which sequences meet every constraint, or may do so once their blanks are filled.
+
+        Each constraint is asked for itself.
+        """
+        tokens, lengths = sequences.tokens, sequences.lengths
+        possible = torch.ones_like(lengths, dtype=torch.bool)
+        none = torch.zeros_like(tokens, dtype=torch.bool)
+        partly = self.filling(sequences, none, torch.zeros_like(lengths), model)
+        for constraint in self.constraints:
+            assert partly is not None
+            possible = possible & constraint.possible(partly, model)
+        return possible
+
+    def __str__(self) -> str:
+        parts = [f"temperature={self.temperature:g}"]
+        if self.top_k is not None:
+            parts.append(f"top_k={self.top_k}")
+        if self.top_p < 1:
+            parts.append(f"top_p={self.top_p:g}")
+        if self.epsilon > 0:
+            parts.append(f"epsilon={self.epsilon:g}")
+        parts += map(str, self.constraints)
+        return f"masked({', '.join(parts)})"
+
+
+def tempered(
+    scores: Float[Tensor, "n vocabulary"], temperature: float
+) -> Float[Tensor, "n vocabulary"]:
+    """Divide by the temperature; at zero only the most probable token is left."""
+    if temperature == 1:
+        return scores
+    if temperature == 0:
+        return top_k(scores, 1)
+    # Counted from the best, so that no temperature, however small, overflows.
+    return (scores - scores.amax(1, keepdim=True)) / temperature
+
+
+def top_k(scores: Float[Tensor, "n vocabulary"], count: int) -> Float[Tensor, "n vocabulary"]:
+    """Keep the `count` most probable tokens; among equals, those that come first."""
+    if count >= scores.shape[1]:
+        return scores
+    keep = torch.zeros_like(scores, dtype=torch.bool)
+    if count == 1:  # the first of the largest; much faster than to sort
+        best = scores.max(1, keepdim=True).indices
+    else:
+        best = scores.sort(dim=1, descending=True, stable=True).indices[:, :count]
+    return _kept(scores, keep.scatter(1, best, True))
+
+
+def top_p(scores: Float[Tensor, "n vocabulary"], mass: float) -> Float[Tensor, "n vocabulary"]:
+    """Keep the smallest set of most probable tokens that holds at least `mass` (the nucleus)."""
+    if mass >= 1:
+        return scores
+    ordered = scores.sort(dim=1, descending=True, stable=True)
+    probabilities = ordered.values.softmax(1)
+    # A token belongs to the nucleus while those before it hold less than the mass.
+    needed = probabilities.cumsum(1) - probabilities < mass
+    keep = torch.zeros_like(needed).scatter(1, ordered.indices, needed)
+    return _kept(scores, keep)
+
+
+def _kept(scores: Tensor, keep: Bool[Tensor, "n vocabulary"]) -> Tensor:
+    return scores.masked_fill(~keep, -torch.inf)
 
 
 class Move(ABC):
@@ -48,3 +211,28 @@ class Move(ABC):
     def reaches_everything(self) -> bool:
         """Whether every allowed token can be proposed everywhere."""
         return self.conditional.reaches_everything
+
+
+def ranked(
+    keys: Float[Tensor, "n length"], chosen: Bool[Tensor, "n length"]
+) -> Int[Tensor, "n length"]:
+    """Rank the chosen positions by their keys; the others have the rank `NEVER`."""
+    order = keys.masked_fill(~chosen, torch.inf).argsort(dim=1, stable=True)
+    place = torch.arange(order.shape[1], device=order.device).expand(order.shape)
+    rank = torch.empty_like(order).scatter(1, order, place)
+    return rank.masked_fill(~chosen, NEVER)
+
+
+def random_rank(
+    chain: Int[Tensor, " n"],
+    step: Int[Tensor, " n"],
+    chosen: Bool[Tensor, "n length"],
+    rng: Rng,
+    purpose: Purpose,
+    first: int = 0,
+) -> Int[Tensor, "n length"]:
+    """Rank the chosen positions at random; their numbers are drawn from index `first` on."""
+    shape = chosen.shape
+    place = torch.arange(shape[1], device=chosen.device).expand(shape) + first
+    who, when = (one[:, None].expand(shape).flatten() for one in (chain, step))
+    return ranked(rng.uniform(who, when, purpose, place.flatten()).view(shape), chosen)

@@ -19,7 +19,7 @@ tokens are allowed depends on those drawn so far.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -27,7 +27,7 @@ import torch
 from maskov.constraints import PartlyFilled
 from maskov.models.base import Queries
 from maskov.models.scorer import Scorer
-from maskov.moves.conditional import MaskedConditional
+from maskov.moves.base import MaskedConditional
 from maskov.random import Purpose, Rng
 from maskov.types import (
     Bool,
@@ -93,14 +93,14 @@ class Filling:
         self._old = Windows(chains.tokens[rows], chains.lengths[rows], rank)
         self._new = new or self._old
         self._tokens = self._new.tokens
-        self._sites = chains.pass_cache
+        self._cache = chains.pass_cache
         if (
             resized is not None
             and chains.pass_cache is not None
             and chains.pass_cache.groups is not None
         ):
-            self._sites = None  # groups of positions are others once positions have moved
-        self._groups = None if self._sites is None else self._sites.groups
+            self._cache = None  # groups of positions are others once positions have moved
+        self._groups = None if self._cache is None else self._cache.groups
         self._probability = torch.zeros(rank.shape, dtype=torch.float64, device=rank.device)
         zero = self._probability[:, 0]
         self._forward, self._reverse = zero, zero.clone()
@@ -261,13 +261,13 @@ class Filling:
         Passes that are `last` are remembered: they are passes of the finished proposal.
         """
         wanted = windows.rank[owner] == number
-        if self._sites is None:
+        if self._cache is None:
             cached = torch.zeros_like(cached)
         asked = (~cached).nonzero().flatten()
         row, place = wanted.nonzero(as_tuple=True)
         known = None
-        if self._sites is not None:
-            known = self._sites.hidden[self._rows[owner][row], place]
+        if self._cache is not None:
+            known = self._cache.hidden[self._rows[owner][row], place]
             if not asked.numel():
                 return known
         chosen = owner[asked]
@@ -300,12 +300,7 @@ def draw(
     `filling` is what constraints are asked about, if there are some.
     """
     columns: list[tuple[Tensor, ...]] = []
-    # In portions, so that scores of the whole vocabulary fit in memory.
-    for begin in range(0, len(hidden), scorer.model.head_rows):
-        part = slice(begin, begin + scorer.model.head_rows)
-        logits = scorer.model.logits(hidden[part])
-        scorer.track_nan(logits)
-        log_q, stuck = _restricted(logits, conditional, scorer, filling, part)
+    for part, logits, log_q, stuck in _portions(hidden, conditional, scorer, filling):
         new = choose(log_q.exp(), part)
         forward = log_q.gather(1, new[:, None]).squeeze(1)
         score = logits.gather(1, new[:, None]).squeeze(1).double()
@@ -322,31 +317,36 @@ def log_q_of(
     filling: PartlyFilled | None = None,
 ) -> Float[Tensor, " masked"]:
     """Return log q of given tokens at masked positions; `filling` is that of `draw`."""
-    columns = []
+    columns = [
+        _gathered(log_q, tokens[part]).masked_fill(stuck, -torch.inf)
+        for part, _, log_q, stuck in _portions(hidden, conditional, scorer, filling)
+    ]
+    return torch.cat(columns)
+
+
+def _portions(
+    hidden: Float[Tensor, "masked hidden"],
+    conditional: MaskedConditional,
+    scorer: Scorer,
+    filling: PartlyFilled | None,
+) -> Iterator[tuple[slice, Tensor, Tensor, Tensor]]:
+    """Yield portions so small that scores of the whole vocabulary fit in memory.
+
+    Each with its logits, log q of all tokens under the constraints, and where these allow none.
+    """
+    place = torch.arange(len(hidden), device=hidden.device)
     for begin in range(0, len(hidden), scorer.model.head_rows):
         part = slice(begin, begin + scorer.model.head_rows)
         logits = scorer.model.logits(hidden[part])
         scorer.track_nan(logits)
-        log_q, stuck = _restricted(logits, conditional, scorer, filling, part)
-        columns.append(_gathered(log_q, tokens[part]).masked_fill(stuck, -torch.inf))
-    return torch.cat(columns)
-
-
-def _restricted(
-    logits: Float[Tensor, "n vocabulary"],
-    conditional: MaskedConditional,
-    scorer: Scorer,
-    filling: PartlyFilled | None,
-    part: slice,
-) -> tuple[Float[Tensor, "n vocabulary"], Bool[Tensor, " n"]]:
-    """Return log q of all tokens under the constraints, and where these allow none."""
-    allowed, stuck = None, torch.zeros(len(logits), dtype=torch.bool, device=logits.device)
-    if filling is not None:
-        allowed = conditional.allowed(filling.rows(part), scorer.model)
-        stuck = ~allowed.any(1)
-        # Drawn all the same, so that all numbers are numbers.
-        allowed = allowed | stuck[:, None]
-    return conditional.log_probabilities(logits, scorer.model.forbidden, allowed), stuck
+        allowed, stuck = None, torch.zeros(len(logits), dtype=torch.bool, device=logits.device)
+        if filling is not None:
+            allowed = conditional.allowed(filling.rows(place[part]), scorer.model)
+            stuck = ~allowed.any(1)
+            # Drawn all the same, so that all numbers are numbers.
+            allowed = allowed | stuck[:, None]
+        log_q = conditional.log_probabilities(logits, scorer.model.forbidden, allowed)
+        yield part, logits, log_q, stuck
 
 
 def _gathered(log_q: Tensor, tokens: Tensor) -> Tensor:

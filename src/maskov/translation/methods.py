@@ -12,16 +12,16 @@ import torch
 from maskov.arguments import Arguments
 from maskov.config import LinearSchedule, Schedule
 from maskov.energies import parse_energy
-from maskov.energies.autoregressive import AutoregressiveTranslation
 from maskov.energies.counting import PredictedLength
 from maskov.energies.networks import Loading
+from maskov.energies.other_models import AutoregressiveTranslation
 from maskov.energies.registry import weighted_terms
 from maskov.energies.stages import parse_delayed
 from maskov.errors import InputError, ModelError, refuse
 from maskov.evaluation.translation import most_alike
 from maskov.kernels import Kernel
 from maskov.kernels.registry import Moves, named_kernel, parse_moves
-from maskov.models.conditional.model import RULES
+from maskov.models.conditional import RULES
 from maskov.moves import MaskedConditional, Move, Resize, Site
 from maskov.options import findable
 from maskov.shipped import model_for

@@ -21,7 +21,7 @@ from maskov.tuning.tune import FIRST_CHAIN
 from maskov.types import Chains
 
 # A step leaves at least this share of the particles effective.
-AIM = 0.9
+AIM = 0.95
 # Particles of a pilot; how exactly a step is found, and the most of them.
 PILOTS, _HALVINGS, _MOST = 32, 30, 10_000
 _DIGITS = 9
@@ -57,7 +57,7 @@ def planned_path(
     blank = replace(chains, chain=chains.chain + FIRST_CHAIN)
     few = torch.arange(min(_DRAWS, count), device=scorer.model.device)
     kernel = choose_start(kernel, blank.rows(few), scorer, rng)
-    pilot = find_path(replace(kernel, particles=count), blank, scorer, rng)
+    pilot = find_path(replace(kernel.even, particles=count), blank, scorer, rng)
     return replace(kernel, path=pilot.path if passes is None else pilot.paid(passes))
 
 

@@ -21,7 +21,7 @@ from maskov.errors import InputError, MaskovError, RunError
 from maskov.models.base import MaskedModel
 from maskov.replay import Replayer, why_not
 from maskov.runs import Run, Sample
-from maskov.runs.rebuild import LoadedModels, own_parts
+from maskov.runs.manifest import LoadedModels, own_parts
 from maskov.ui.detokenise import changed_parts, detokenised, spelled
 from maskov.ui.report import build
 from maskov.ui.report.formats import PAGE_DIGITS, json_safe, with_error
@@ -134,7 +134,7 @@ def overview(opened: OpenedRun, why_not: str | None) -> dict[str, Any]:
 
 def open_run(path: Path) -> Run:
     """Open a run folder, unless one of its files could keep its reader waiting for ever."""
-    for folder in (path, path / "traces", path / "checkpoints"):
+    for folder in (path, path / "checkpoints"):
         # Where a folder cannot be read, opening the run says why.
         with suppress(OSError), os.scandir(folder) as entries:
             for entry in entries:
@@ -152,7 +152,7 @@ def id_of(path: Path) -> str:
 
 def stamp_of(path: Path) -> Stamp:
     """Return when the latest epoch and the latest samples were written."""
-    return _changed(path / "traces" / "steps.npy"), _changed(path / "samples.jsonl")
+    return _changed(path / "traces.npy"), _changed(path / "samples.jsonl")
 
 
 def _runs_of(place: Path) -> Iterator[Path]:

@@ -14,12 +14,11 @@ from typing import Any, Self
 
 import torch
 
-from maskov.encoders import Encoder, Memory, Reading
+from maskov.encoders import Encoder, LMHead, Memory, Reading
 from maskov.errors import InputError, ModelError
 from maskov.models.base import coarse
-from maskov.models.conditional import checkpoint
-from maskov.models.conditional.network import TranslationNetwork, decoder_of
-from maskov.models.packed import Frame, LMHead, PackedModel
+from maskov.models.network import TranslationNetwork, decoder_of, load_translation
+from maskov.models.packed import Frame, PackedModel
 from maskov.models.scorer import Batcher, token_budget
 from maskov.models.tokens import forbidden_tokens, token_ids
 from maskov.random import CounterRng, Purpose, categorical
@@ -93,13 +92,13 @@ class ConditionalModel(PackedModel):
                 "--method ar."
             )
         self.name = name
-        self.network = network.eval().requires_grad_(False)
+        self.network = self.checkpoint = network.eval().requires_grad_(False)
         self.tokenizer = tokenizer
         self.mask_id = int(tokenizer.mask_token_id)
         self.device = network.words.weight.device
         self.dtype = network.words.weight.dtype
         self.precision = str(self.dtype).removeprefix("torch.")
-        self.head = LMHead(torch.nn.Identity(), network.words.weight)
+        self.head = LMHead(network.words.weight)
         self.forbidden = forbidden_tokens(tokenizer, network.shape.vocabulary).to(self.device)
         self.min_length = 1
         self.max_length = network.shape.longest - int(network.shape.target_end)
@@ -114,7 +113,7 @@ class ConditionalModel(PackedModel):
         cls, folder: Path, device: torch.device, dtype: torch.dtype, name: str
     ) -> ConditionalModel:
         """Load a translation model folder."""
-        network, tokenizer = checkpoint.load(folder, device, dtype)
+        network, tokenizer = load_translation(folder, device, dtype)
         return cls(network, tokenizer, name)
 
     # Sources.

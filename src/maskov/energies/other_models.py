@@ -1,0 +1,176 @@
+"""Energies of a second model: another masked one, for a product of both, or one that translates."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+
+import torch
+
+from maskov.energies.base import Energy, Norm, Raw
+from maskov.energies.networks import Loading, check_lengths, refuse_nan
+from maskov.errors import InputError
+from maskov.models import load
+from maskov.models.autoregressive import AutoregressiveTranslator
+from maskov.models.base import MaskedModel, coarse
+from maskov.models.checkpoint import translation_folder
+from maskov.models.conditional import ConditionalModel, Sources
+from maskov.models.scorer import Scorer
+from maskov.parts import quoted
+from maskov.types import Float, Sequences, Tensor
+
+
+class OtherModel(Energy):
+    """E_raw or E_norm of a model other than the one that proposes; each costs T of its passes.
+
+    Each token that may be sampled must be one of the other model's, too, whatever its number there,
+    so that a product of their distributions has a meaning.
+    """
+
+    cost = 32.0
+
+    def __init__(self, energy: Raw | Norm, name: str, loading: Loading | None = None) -> None:
+        self._loading = loading or Loading()
+        self.energy, self.name = energy, self._loading.find(name)
+        self._matched: tuple[MaskedModel, Tensor] | None = None
+
+    @cached_property
+    def _scorer(self) -> Scorer:
+        chosen = self._loading
+        model = load(
+            self.name,
+            str(chosen.device),
+            trust_remote_code=chosen.trust_remote_code,
+            allow_download=chosen.allow_download,
+        )
+        return Scorer(model, chosen.budget)
+
+    def __call__(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
+        """Run the other model's masked passes."""
+        check_lengths(sequences.lengths.tolist(), self._scorer.model.max_length, self.name)
+        tokens = self._translated(model, sequences)
+        plain = replace(sequences, tokens=tokens, pass_cache=None, reference=None)
+        cache = self._scorer.cache(plain, self.energy.normalised, groups=self.energy.groups)
+        values = self.energy(self._scorer.model, replace(plain, pass_cache=cache))
+        self._scorer.check()
+        return values
+
+    def _translated(self, model: MaskedModel, sequences: Sequences) -> Tensor:
+        """Return the sequences in the other model's numbers of tokens."""
+        if self._matched is None or self._matched[0] is not model:
+            self._matched = model, self._numbers(model)
+        found = self._matched[1][sequences.tokens].masked_fill(~sequences.inside, 0)
+        if bool((found < 0).any()):
+            token = int(sequences.tokens[found < 0][0])
+            (spelled,) = model.token_strings([token])
+            raise InputError(f"'{self.name}' has no token '{spelled}', so it cannot score it.")
+        return found
+
+    def _numbers(self, model: MaskedModel) -> Tensor:
+        """Return the other model's number of each token, -1 for those it lacks."""
+        mine = self._scorer.model
+        known = {
+            token: number
+            for number, token in enumerate(mine.token_strings(range(mine.vocabulary_size)))
+            if mine.may_stand(number)
+        }
+        spelled = model.token_strings(range(model.vocabulary_size))
+        numbers = torch.tensor([known.get(token, -1) for token in spelled], device=model.device)
+        missing = ((numbers < 0) & ~model.forbidden).nonzero().flatten().tolist()
+        if missing:
+            some = ", ".join(f"'{spelled[number]}'" for number in missing[:3])
+            raise InputError(
+                f"'{self.name}' and '{model.name}' have different tokens: a product of two models "
+                f"needs all tokens of the second in the first, which lacks {some}"
+                f"{f' and {len(missing) - 3} more' if len(missing) > 3 else ''}."
+            )
+        return numbers
+
+    def models(self) -> dict[str, str]:
+        """Name the model and its fingerprint."""
+        return {self.name: self._scorer.model.fingerprint()}
+
+    def __str__(self) -> str:
+        kind = "raw" if isinstance(self.energy, Raw) else "norm"
+        groups = "" if self.energy.groups is None else f", groups={self.energy.groups}"
+        return f"{kind}({quoted(self.name)}{groups})"
+
+
+class AutoregressiveTranslation(Energy):
+    """−log p(y | source) of a translation and its end, under a model with the same tokens.
+
+    It reads each chain's own source, encodes all sources once and costs one decoder pass a
+    sequence. It compares translations of any length. Those too long for the model have probability
+    zero.
+    """
+
+    # One pass, and the scores of the whole vocabulary at each position.
+    cost = 1.5
+
+    def __init__(
+        self, name: str, loading: Loading | None = None, dtype: torch.dtype = torch.float32
+    ) -> None:
+        self._loading = loading or Loading()
+        self.name, self._dtype = self._loading.find(name), dtype
+        self._sources: Sources | None = None
+        self._checked: MaskedModel | None = None
+
+    @cached_property
+    def _model(self) -> AutoregressiveTranslator:
+        folder = translation_folder(self.name) or Path(self.name)
+        device = torch.device(self._loading.device)
+        return AutoregressiveTranslator.load(folder, device, self.name, self._dtype)
+
+    def __call__(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
+        """Return −log p of each translation, its end included."""
+        return self.terms(model, sequences).sum(1)
+
+    def terms(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, "n length"]:
+        """Return the term of each position; the last one's includes the end."""
+        sources, reader = self._read(model), self._model
+        if sequences.source is None:
+            raise no_sources(self, model)
+        given = (sequences.source, sequences.tokens, sequences.lengths)
+        source, tokens, lengths = (one.to(reader.device) for one in given)
+        # What is too long is read in part, and is impossible whatever that gives.
+        kept = lengths.clamp(max=reader.max_length)
+        with coarse(isinstance(model, ConditionalModel) and model.coarse_products):
+            found = reader.token_terms(sources, source, tokens[:, : reader.max_length], kept)
+        refuse_nan(found, self.name)
+        last = kept[:, None]
+        end = found.gather(1, last)
+        terms = found.scatter(1, last, 0.0)[:, :-1].scatter_add(1, last - 1, end)
+        terms[:, 0] = terms[:, 0].masked_fill(lengths > reader.max_length, torch.inf)
+        padded = torch.nn.functional.pad(terms, (0, tokens.shape[1] - terms.shape[1]))
+        return padded.to(sequences.tokens.device)
+
+    def _read(self, model: MaskedModel) -> Sources:
+        """Return the sources of a model as this energy's own network encodes them."""
+        if not isinstance(model, ConditionalModel) or model.sources is None:
+            raise no_sources(self, model)
+        if self._checked is not model:
+            if self._model.tokenizer.get_vocab() != model.tokenizer.get_vocab():
+                raise InputError(
+                    f"'{self.name}' and '{model.name}' have different tokens: the energy '{self}' "
+                    "needs a model with the same vocabulary."
+                )
+            self._checked = model
+        if self._sources is None or self._sources.texts != model.sources.texts:
+            self._sources = self._model.read(model.sources.texts)
+        return self._sources
+
+    def models(self) -> dict[str, str]:
+        """Name the model and its fingerprint."""
+        return {self.name: self._model.fingerprint()}
+
+    def __str__(self) -> str:
+        return f"autoregressive({self.name})"
+
+
+def no_sources(energy: Energy, model: MaskedModel) -> InputError:
+    """Return the refusal of a model that has no sources."""
+    return InputError(
+        f"the energy '{energy}' scores translations, and '{model.name}' has no sources here: use "
+        "it with `maskov translate`, or with `model.given(texts)` of a translation model."
+    )

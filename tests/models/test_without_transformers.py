@@ -1,0 +1,138 @@
+"""Known families are read from their files as transformers reads them, without importing it."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+import maskov
+import tiny_models
+from maskov.models.base import Queries
+from maskov.models.checkpoint import MaskedCheckpoint, tokenizer_data
+from maskov.models.tokens import PlainTokenizer
+from maskov.shipped import folder_of
+
+KNOWN = ("bert", "distilbert", "roberta", "xlm-roberta", "camembert", "electra", "modernbert")
+
+
+def by_transformers(folder, dtype=torch.float32):
+    network = AutoModelForMaskedLM.from_pretrained(folder, dtype=dtype)
+    return maskov.HuggingFaceModel(network, AutoTokenizer.from_pretrained(folder), "theirs")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("family", [*KNOWN, "wiki-small"])
+def test_same_fingerprint_and_same_numbers(family, dtype, tmp_path):
+    shipped = folder_of(family)
+    folder = shipped or tiny_models.build(family, tmp_path, torch.float16)
+    ours = maskov.HuggingFaceModel.load(str(folder), dtype=dtype)
+    theirs = by_transformers(folder, dtype)
+    assert isinstance(ours.checkpoint, MaskedCheckpoint)
+    assert ours.fingerprint() == theirs.fingerprint()
+    assert (ours.max_length, ours.mask_id) == (theirs.max_length, theirs.mask_id)
+    tokens = torch.tensor([[7, 8, 9, 10], [9, 7, 8, 8]])
+    queries = Queries(tokens, torch.tensor([4, 3]), tokens == 8)
+    assert torch.equal(ours.logits(ours.hidden(queries)), theirs.logits(theirs.hidden(queries)))
+    ids = torch.tensor([[7, ours.mask_id, 9]])
+    assert torch.equal(ours.network(input_ids=ids).logits, theirs.network(input_ids=ids).logits)
+    assert ours.network.state_dict().keys() == ours.checkpoint.weights.keys()
+
+
+TEXTS = ["The  cat sat, [MASK] x!", "", "naïve Ünïcode \u4e2d\u6587 ##ing", "a" * 300]
+
+
+@pytest.mark.parametrize("name", ["wiki-small", "deroen-small"])
+def test_tokenizers_of_shipped_models(name):
+    folder = folder_of(name)
+    ours, theirs = PlainTokenizer.read(folder), AutoTokenizer.from_pretrained(folder)
+    assert tokenizer_data(ours) == tokenizer_data(theirs)
+    assert ours.get_vocab() == theirs.get_vocab()
+    assert ours.model_max_length == theirs.model_max_length
+    for special in (True, False):
+        assert ours(TEXTS, add_special_tokens=special) == {
+            "input_ids": theirs(TEXTS, add_special_tokens=special)["input_ids"]
+        }
+    for text in TEXTS:
+        options = {"add_special_tokens": False, "return_offsets_mapping": True}
+        mine, coded = ours(text, **options), theirs(text, **options)
+        assert mine == {key: coded[key] for key in ("input_ids", "offset_mapping")}
+        assert ours.decode(mine["input_ids"]) == theirs.decode(mine["input_ids"])
+        names = theirs.convert_ids_to_tokens(mine["input_ids"])
+        assert ours.convert_ids_to_tokens(mine["input_ids"]) == names
+
+
+def test_a_saved_tokenizer_is_read_again(tmp_path):
+    ours = PlainTokenizer.read(folder_of("deroen-small"))
+    ours.save_pretrained(tmp_path)
+    assert tokenizer_data(PlainTokenizer.read(tmp_path)) == tokenizer_data(ours)
+    assert tokenizer_data(AutoTokenizer.from_pretrained(tmp_path)) == tokenizer_data(ours)
+
+
+def _without(folder, name):
+    file = folder / "model.safetensors"
+    save_file({key: value for key, value in load_file(file).items() if key != name}, file)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"transformers_version": "4.57.0"},
+        {"hidden_act": "mish"},
+        {"num_hidden_layers": 1, "intermediate_size": 25},
+        {"tie_word_embeddings": False},
+    ],
+    ids=str,
+)
+def test_transformers_reads_what_is_unusual(settings, tmp_path):
+    folder = tiny_models.build("bert", tmp_path)
+    assert MaskedCheckpoint.read(folder, torch.float32) is not None
+    tiny_models.edit_config(folder, **settings)
+    assert MaskedCheckpoint.read(folder, torch.float32) is None
+
+
+def test_transformers_reports_missing_weights(tmp_path):
+    folder = tiny_models.build("bert", tmp_path)
+    _without(folder, "cls.predictions.transform.dense.weight")
+    with pytest.raises(maskov.ModelError, match="lack cls"):
+        maskov.load(folder)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"clean_up_tokenization_spaces": True}, {"tokenizer_class": "Other"}, {"mask_token": "new"},
+     {"add_bos_token": True}],
+    ids=str,
+)  # fmt: skip
+def test_transformers_reads_unusual_tokenizers(settings, tmp_path):
+    PlainTokenizer.read(folder_of("wiki-small")).save_pretrained(tmp_path)
+    file = tmp_path / "tokenizer_config.json"
+    assert PlainTokenizer.read(tmp_path) is not None
+    file.write_text(json.dumps(json.loads(file.read_text()) | settings))
+    assert PlainTokenizer.read(tmp_path) is None
+
+
+SLOW = ("transformers", "scipy.stats", "pandas", "matplotlib", "arviz_base", "torch._dynamo")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "import maskov; maskov.score(maskov.load(), ['a b c'])",
+        "from maskov.cli import main; main(['score', 'a b c'])",
+    ],
+    ids=["python", "command"],
+)
+def test_scoring_with_the_default_model_imports_nothing_slow(command):
+    code = f"""
+import atexit, sys
+atexit.register(lambda: print([name for name in {SLOW} if name in sys.modules]))
+{command}
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
