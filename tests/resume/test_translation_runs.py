@@ -100,7 +100,7 @@ def test_the_command_knows_the_twin_of_the_pair(models, tmp_path, capfd, monkeyp
     assert _call(*call, *pair, "norm+autoregressive(tiny-twin)") == (0, out, "")
     # By its folder it is another name, which is found from everywhere.
     monkeypatch.chdir(models)
-    given = ["norm+autoregressive", "--twin", str(models / "tiny-twin"), "--out", "named"]
+    given = ["norm+autoregressive", "--autoregressive", str(models / "tiny-twin"), "--out", "named"]
     assert _call(*call, *pair, *given)[1] == out
     manifest = json.loads((tmp_path / "named" / "manifest.json").read_text(encoding="utf-8"))
     assert f"autoregressive({models / 'tiny-twin'})" in json.dumps(manifest)
