@@ -396,7 +396,7 @@ def evidence(
     ] = None,
     causal_model: Annotated[
         str | None,
-        Opt("causal LM with the same tokens to set beside: wiki-judge, a folder or hub name"),
+        Opt("causal LM with the same tokens to compare: wiki-judge, a folder or hub name"),
     ] = None,
     device: Device = "auto",
     precision: Precision = "float32",
