@@ -18,10 +18,10 @@ from typing import Any
 from benchmarks.tools import MODEL, about, now, parser, write
 from maskov.evaluation.translation import compare
 from maskov.models import load
-from maskov.models.conditional.model import ConditionalModel
+from maskov.models.autoregressive import AutoregressiveTranslator
+from maskov.models.conditional import ConditionalModel
 from maskov.shipped import folder_of
 from maskov.translation.api import run_method, translate_lines, translations_of
-from maskov.translation.autoregressive import AutoregressiveTranslator
 from maskov.translation.methods import TranslationMethod
 
 SUBJECTS = """

@@ -37,7 +37,7 @@ class Corpus:
         chunk: list[str] = []
 
         def flush() -> None:
-            for encoding in tokenizer._tokenizer.encode_batch(chunk):
+            for encoding in tokenizer.backend_tokenizer.encode_batch(chunk):
                 ids = encoding.ids
                 if SHORTEST <= len(ids) - 2 <= LONGEST and tokenizer.unk_token_id not in ids:
                     rows.setdefault(len(ids), []).append(np.array(ids, dtype=np.int16))

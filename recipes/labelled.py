@@ -79,7 +79,7 @@ class LabelledCorpus:
         for index, texts in enumerate(lines.values()):
             for begin in range(0, len(texts), _CHUNK):
                 chunk = texts[begin : begin + _CHUNK]
-                for encoding in tokenizer._tokenizer.encode_batch(chunk):
+                for encoding in tokenizer.backend_tokenizer.encode_batch(chunk):
                     ids = encoding.ids
                     if 1 <= len(ids) - 2 <= LONGEST and tokenizer.unk_token_id not in ids:
                         rows.setdefault(len(ids), []).append(ids)

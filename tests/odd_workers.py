@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 import maskov
-from maskov.models.serialization import PickledModel
+from maskov.models.packed import PickledModel
 from maskov.runs.task import Pool, Task, TaskResult
 from maskov.workers import pools as api
 from maskov.workers.processes import Job
@@ -70,7 +70,7 @@ def oddly(monkeypatch, count: int, seed: int, **settings) -> list[OddPool]:
 
 def files(folder: Path) -> dict[str, bytes]:
     """Return what a run folder came to: samples and traces."""
-    kept = [folder / "samples.jsonl", *sorted((folder / "traces").iterdir())]
+    kept = [folder / "samples.jsonl", *sorted(folder.glob("*.npy"))]
     return {file.name: file.read_bytes() for file in kept}
 
 

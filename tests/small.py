@@ -67,6 +67,6 @@ def happened(info: StepInfo) -> list[tuple]:
 
 def on_untrained(words: list[str]) -> list[str]:
     """Add the small stand-in to a command line that names no model, whatever the default is."""
-    if words[0] not in ("sample", "infill", "score") or {"--model", "-m"} & set(words):
+    if words[0] not in ("sample", "infill", "score", "evidence") or {"--model", "-m"} & set(words):
         return words
     return [*words, "--model", "untrained"]

@@ -1,9 +1,18 @@
-"""Tiny random protein models: one reads letters as they are (ESM), one wants spaces (BERT)."""
+"""Tiny random models of proteins, and stand-ins for the packages of antibody models."""
 
+import argparse
+import json
 from pathlib import Path
 
 import torch
-from transformers import BertConfig, BertForMaskedLM, EsmConfig, EsmForMaskedLM
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    EsmConfig,
+    EsmForMaskedLM,
+    RobertaConfig,
+    RobertaForMaskedLM,
+)
 
 import maskov
 from maskov.models import HuggingFaceModel
@@ -71,3 +80,93 @@ def save_esm(folder: Path) -> Path:
 def joined_model(folder: Path) -> HuggingFaceModel:
     """Return a model whose tokenizer takes letters without spaces."""
     return maskov.load(save_esm(folder), "cpu", "float64")
+
+
+# The packages `antiberty` and `sapiens`: the same files, tiny random weights.
+
+
+WIDTH, HEADS, LAYERS, POSITIONS = 16, 2, 2, 34
+
+
+def write_antiberty(site: Path) -> BertForMaskedLM:
+    """Write the package's files; its code must never be imported."""
+    folder = _package(site / "antiberty") / "trained_models"
+    write_vocabulary(folder, [*SPECIAL, *AMINO_ACIDS])
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        config = BertConfig(
+            vocab_size=25, hidden_size=WIDTH, num_hidden_layers=LAYERS, num_attention_heads=HEADS,
+            intermediate_size=32, max_position_embeddings=POSITIONS, initializer_range=0.7,
+        )  # fmt: skip
+        network = BertForMaskedLM(config).eval()
+    weights = folder / "AntiBERTy_md_smooth"
+    weights.mkdir()
+    settings = config.to_dict() | {"model_type": "bert", "architectures": ["AntiBERTy"]}
+    (weights / "config.json").write_text(json.dumps(settings))
+    # Heads for species and chains, which a masked LM does not have.
+    more = {"cls.species_classifier.weight": torch.zeros(6, WIDTH)}
+    torch.save(network.state_dict() | more, weights / "pytorch_model.bin")
+    return network
+
+
+def write_sapiens(site: Path) -> dict[str, RobertaForMaskedLM]:
+    """Write checkpoints with fairseq's names; return the same networks by kind of chain."""
+    folder = _package(site / "sapiens") / "models" / "v1"
+    folder.mkdir(parents=True)
+    (folder / "dict.txt").write_text("".join(f"{letter} 1\n" for letter in AMINO_ACIDS))
+    networks = {}
+    for seed, kind in enumerate(("vh", "vl")):
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            network = RobertaForMaskedLM(
+                RobertaConfig(
+                    vocab_size=25, hidden_size=WIDTH, num_hidden_layers=LAYERS,
+                    num_attention_heads=HEADS, intermediate_size=32, type_vocab_size=1,
+                    max_position_embeddings=POSITIONS, pad_token_id=1, layer_norm_eps=1e-5,
+                    initializer_range=0.7, tie_word_embeddings=False,
+                )
+            ).eval()  # fmt: skip
+            torch.nn.init.normal_(network.lm_head.decoder.bias)
+        torch.nn.init.zeros_(network.roberta.embeddings.token_type_embeddings.weight)
+        args = argparse.Namespace(encoder_attention_heads=HEADS, activation_fn="gelu")
+        state = fairseq_state(network.state_dict())
+        torch.save(
+            {"args": args, "model": state, "extra_state": {}}, folder / f"checkpoint_{kind}.pt"
+        )
+        networks[kind] = network
+    return networks
+
+
+def fairseq_state(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return weights by fairseq's names."""
+    renamed = {
+        "roberta.encoder.layer": "decoder.sentence_encoder.layers",
+        "attention.self.query": "self_attn.q_proj",
+        "attention.self.key": "self_attn.k_proj",
+        "attention.self.value": "self_attn.v_proj",
+        "attention.output.dense": "self_attn.out_proj",
+        "attention.output.LayerNorm": "self_attn_layer_norm",
+        "intermediate.dense": "fc1",
+        "output.dense": "fc2",
+        "output.LayerNorm": "final_layer_norm",
+        "roberta.embeddings.word_embeddings": "decoder.sentence_encoder.embed_tokens",
+        "roberta.embeddings.position_embeddings": "decoder.sentence_encoder.embed_positions",
+        "roberta.embeddings.LayerNorm": "decoder.sentence_encoder.emb_layer_norm",
+        "lm_head.decoder": "decoder.lm_head",
+        "lm_head.dense": "decoder.lm_head.dense",
+        "lm_head.layer_norm": "decoder.lm_head.layer_norm",
+    }
+    found = {}
+    for name, value in state.items():
+        if "token_type" in name or "position_ids" in name or name == "lm_head.bias":
+            continue
+        for ours, theirs in renamed.items():
+            name = name.replace(ours, theirs)
+        found[name] = value.clone()
+    return found
+
+
+def _package(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text("raise RuntimeError('imported')\n")
+    return folder

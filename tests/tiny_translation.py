@@ -14,10 +14,9 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from maskov.models.conditional import checkpoint
-from maskov.models.conditional.model import ConditionalModel
-from maskov.models.conditional.network import TranslationNetwork, TranslationShape
-from maskov.translation.autoregressive import AutoregressiveTranslator
+from maskov.models.autoregressive import AutoregressiveTranslator
+from maskov.models.conditional import ConditionalModel
+from maskov.models.network import TranslationNetwork, TranslationShape, save_translation
 
 SPECIAL = ("<pad>", "<s>", "</s>", "<unk>", "<mask>", "<length>")
 WORDS = ("red", "green", "blue", "white")
@@ -79,7 +78,7 @@ def twin(seed: int = 1, dtype: torch.dtype = torch.float32) -> AutoregressiveTra
 
 def save(folder: Path, seed: int = 0, dtype: torch.dtype = torch.float32, **changes: Any) -> Path:
     """Write a model, or with `causal` a twin, as users have it; return the folder."""
-    checkpoint.save(folder, network(seed, **changes), tokenizer(), dtype)
+    save_translation(folder, network(seed, **changes), tokenizer(), dtype)
     return folder
 
 

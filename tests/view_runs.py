@@ -1,7 +1,12 @@
-"""Small run folders for the pages to show, and `maskov serve` as a process of its own."""
+"""Runs to look at, and servers that show them."""
 
+import http.client
 import multiprocessing
 import shutil
+import socket
+import threading
+import time
+from contextlib import ExitStack
 from pathlib import Path
 
 from maskov import (
@@ -22,6 +27,7 @@ from maskov import (
 from maskov.config import ModelSource
 from maskov.models.base import MaskedModel
 from maskov.moves import Resize
+from maskov.ui.viewer.server import listen, server_of
 from report_runs import EVIL
 from tiny_translation import SOURCES, save
 
@@ -56,8 +62,7 @@ def make_runs(folder: Path) -> Path:
     make_run(runs / "mh")
     make_run(runs / "gibbs", kernel=Gibbs(), chains=1)
     shutil.copytree(runs / "mh", runs / "untraced")
-    (runs / "untraced" / "traces" / "tokens.npy").unlink()
-    (runs / "untraced" / "traces" / "rejected.npy").unlink()
+    (runs / "untraced" / "tokens.npy").unlink()
     (runs / "broken").mkdir()
     (runs / "broken" / "manifest.json").write_text(f'{{"signature": "{EVIL}"')
     models = save(folder / "models" / "tiny")
@@ -100,3 +105,48 @@ def _serve(runs: Path, home: Path, pipe) -> None:
     run_list = RunList([runs], home)
     live = LiveRuns(home, "cpu")
     serve(create_app(run_list, Player("cpu"), live, token=TOKEN), opened)
+
+
+# An application on a real port of this process, and raw connections to it.
+
+
+class ThreadServer:
+    """Serves an application in a thread, until the test is over."""
+
+    def __init__(self, app) -> None:
+        opened, self.address = listen("127.0.0.1", 0)
+        self.port = opened.getsockname()[1]
+        self._server = server_of(app)
+        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [opened]})
+        self._closing = ExitStack()
+
+    def __enter__(self):
+        self._thread.start()
+        until = time.monotonic() + 20
+        while not self._server.started:
+            assert time.monotonic() < until, "the server did not start"
+            time.sleep(0.01)
+        return self
+
+    def __exit__(self, *_):
+        self._closing.close()
+        self._server.should_exit = True
+        self._thread.join(20)
+        assert not self._thread.is_alive()
+
+    def connect(self, sent: bytes = b"") -> socket.socket:
+        """Open a connection and send some bytes; it is closed with the server."""
+        connection = socket.create_connection(("127.0.0.1", self.port), 10)
+        self._closing.callback(connection.close)
+        connection.sendall(sent)
+        return connection
+
+    def get(self, path: str = "/", timeout: float = 10) -> tuple[int, bytes]:
+        """Ask for a page; return its status and content."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        try:
+            connection.request("GET", path)
+            response = connection.getresponse()
+            return response.status, response.read()
+        finally:
+            connection.close()

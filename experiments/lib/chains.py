@@ -25,7 +25,7 @@ from maskov import (
 from maskov.energies import parse_energy
 from maskov.evaluation.texts import perplexity
 from maskov.evaluation.translation import most_alike
-from maskov.models.conditional.model import ConditionalModel
+from maskov.models.conditional import ConditionalModel
 from maskov.moves import Site
 
 # Texts that a cell stores, to be read and rated.

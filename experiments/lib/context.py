@@ -15,10 +15,10 @@ import maskov
 from experiments.lib.settings import Setting
 from maskov import models as maskov_models
 from maskov.errors import InputError
+from maskov.models.autoregressive import AutoregressiveTranslator
 from maskov.models.checkpoint import weights_hash
-from maskov.models.conditional.model import ConditionalModel
+from maskov.models.conditional import ConditionalModel
 from maskov.shipped import folder_of, model_for
-from maskov.translation.autoregressive import AutoregressiveTranslator
 
 
 def model_weights_hash(model: Any) -> str:

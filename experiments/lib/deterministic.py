@@ -16,7 +16,7 @@ from experiments.lib.estimates import estimate
 from experiments.lib.sentences import choose_sentences
 from maskov.evaluation.translation import compare
 from maskov.models.base import Queries
-from maskov.models.conditional.model import ConditionalModel
+from maskov.models.conditional import ConditionalModel
 from maskov.translation.api import run_method, translate_lines
 from maskov.translation.methods import TranslationMethod
 

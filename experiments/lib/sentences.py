@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from maskov.errors import InputError
-from maskov.models.conditional.model import ConditionalModel
+from maskov.models.conditional import ConditionalModel
 
 
 @dataclass(frozen=True)

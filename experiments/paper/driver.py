@@ -18,7 +18,7 @@ from experiments.paper.claims_page import render_page
 from experiments.paper.registry import RESULTS
 from experiments.paper.table6 import condition
 from maskov.errors import InputError, Interrupted, ModelError
-from maskov.models.conditional.model import ConditionalModel
+from maskov.models.conditional import ConditionalModel
 from maskov.runs.files import write_atomically
 
 Say = Callable[[str], None]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 
-from maskov.models.conditional.network import TranslationNetwork
+from maskov.models.network import TranslationNetwork
 from recipes.translation.losses import WordLoss, word_loss
 
 

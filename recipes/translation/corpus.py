@@ -218,7 +218,7 @@ class Pairs:
 
 def tokens_of(lines: Sequence[str], tokenizer: Any) -> list[list[int]]:
     """Tokenise many lines at once."""
-    encodings = tokenizer._tokenizer.encode_batch_fast(list(lines), add_special_tokens=False)
+    encodings = tokenizer.backend_tokenizer.encode_batch_fast(list(lines), add_special_tokens=False)
     return [encoding.ids for encoding in encodings]
 
 

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import torch
 
-from maskov.models.conditional.checkpoint import load
-from maskov.translation.autoregressive import AutoregressiveTranslator
+from maskov.models.autoregressive import AutoregressiveTranslator
+from maskov.models.network import load_translation
 from recipes.translation.corpus import MOST_TOKENS, read_lines, tokens_of
 from recipes.translation.train import PAIRS
 
@@ -29,7 +29,7 @@ def load_twin(folder: Path) -> AutoregressiveTranslator:
     """Load an autoregressive model, on a GPU in bfloat16; scores are always float32."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
-    return AutoregressiveTranslator(*load(folder, device, dtype), folder.name)
+    return AutoregressiveTranslator(*load_translation(folder, device, dtype), folder.name)
 
 
 def translate_lines(

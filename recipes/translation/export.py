@@ -14,7 +14,6 @@ from pathlib import Path
 
 import torch
 
-from maskov.models.conditional.checkpoint import load
 from recipes.translation.train import PAIRS
 
 LIMIT = 48 * 2**20
@@ -22,7 +21,7 @@ LIMIT = 48 * 2**20
 
 def export(folder: Path, out: Path, facts: str, quality: dict[str, float]) -> int:
     """Write the folder; return the size of its weights in bytes."""
-    network, tokenizer = load(folder, torch.device("cpu"), torch.float32)
+    network, tokenizer = load_translation(folder, torch.device("cpu"), torch.float32)
     size = (folder / "model.safetensors").stat().st_size
     if size > LIMIT:
         raise SystemExit(f"{size:,} bytes of weights are more than the {LIMIT:,} we ship")

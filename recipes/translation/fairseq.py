@@ -23,8 +23,8 @@ from typing import Any
 import torch
 
 from maskov.errors import MaskovError, ModelError
-from maskov.models.conditional import checkpoint
-from maskov.models.conditional.checkpoint import CONTINUES, BytePairTokenizer, Merges
+from maskov.models.network import save_translation
+from maskov.models.tokens import CONTINUES, BytePairTokenizer, Merges
 from recipes.translation.fairseq_weights import PADDING_ID, read_network
 
 # Mask-Predict's fairseq puts these before the tokens of every dictionary file.
@@ -42,7 +42,7 @@ def convert(path: Path, out: Path) -> None:
             f"'{file}' has {network.shape.vocabulary} tokens and its dictionary {len(words)}; "
             "give the dictionary it was trained with."
         )
-    checkpoint.save(out, network, _tokenizer(file.parent, words), torch.float32)
+    save_translation(out, network, _tokenizer(file.parent, words), torch.float32)
 
 
 def convert_once(path: Path, cache: Path) -> Path:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from maskov.errors import ModelError
-from maskov.models.conditional.network import TranslationNetwork, TranslationShape
+from maskov.models.network import TranslationNetwork, TranslationShape
 from maskov.types import Tensor
 
 ARCHITECTURE = "bert_transformer_seq2seq"

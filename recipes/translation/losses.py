@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from maskov.models.conditional.network import SpecialTokens, TranslationNetwork
+from maskov.models.network import SpecialTokens, TranslationNetwork
 from recipes.translation.corpus import Batch
 
 _IGNORED = -100

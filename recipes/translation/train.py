@@ -31,8 +31,14 @@ import torch
 from torch import Tensor, nn
 
 from maskov.models import device_name
-from maskov.models.conditional.checkpoint import load, load_tokenizer, save
-from maskov.models.conditional.network import SpecialTokens, TranslationNetwork, TranslationShape
+from maskov.models.network import (
+    SpecialTokens,
+    TranslationNetwork,
+    TranslationShape,
+    load_tokenizer,
+    load_translation,
+    save_translation,
+)
 from recipes.trainer import BestAverage, Precision, Trainer, Training
 from recipes.translation.compiling import compiled, succeeds, tolerate_failures, uncompile
 from recipes.translation.corpus import Batch, Pairs, read_lines
@@ -274,7 +280,7 @@ def main(arguments: list[str] | None = None) -> None:
     rates = counted.rates(trainer.seconds - before)
     save_state()
     trainer.use_average()
-    save(given.out / "model", network.eval(), tokenizer, torch.float16)
+    save_translation(given.out / "model", network.eval(), tokenizer, torch.float16)
     print(f"{given.out / 'model'}: {trainer.step:,} steps, {trainer.seconds:.0f} s, {rates}")
 
 
@@ -309,7 +315,7 @@ def _network(
     network = TranslationNetwork(shape, dropout)
     initialise(network)
     if given.weights is not None:
-        known, _ = load(given.weights, torch.device("cpu"), torch.float32)
+        known, _ = load_translation(given.weights, torch.device("cpu"), torch.float32)
         network.load_state_dict(known.state_dict())
     return network
 

@@ -66,14 +66,14 @@ if TYPE_CHECKING:
     from maskov.kernels import Kernel
     from maskov.likelihood import Evidence
     from maskov.models import MaskedModel
-    from maskov.models.conditional.model import ConditionalModel
+    from maskov.models.autoregressive import AutoregressiveTranslator
+    from maskov.models.conditional import ConditionalModel
     from maskov.moves import MaskedConditional
     from maskov.rewriting import Rewriter, Rewriting
     from maskov.runs.result import Run
     from maskov.runs.task_runner import Listener
     from maskov.scoring import Score
     from maskov.translation.api import Translation
-    from maskov.translation.autoregressive import AutoregressiveTranslator
     from maskov.translation.methods import TranslationMethod
 
 # The untrained stand-in if no model is shipped.
@@ -254,8 +254,7 @@ def sample(
     `RunError` for folders that cannot be written, and `Interrupted`; all are `MaskovError`.
     """
     given = locals()
-    from maskov.plan import plan
-    from maskov.sampling import execute_shown
+    from maskov.plan import execute_shown, plan
 
     return execute_shown(plan(**given), progress, listener, stop)
 
@@ -332,7 +331,7 @@ def resume(
     It raises what `sample` raises, `Interrupted` once `stop` returns true among it.
     """
     given = locals()
-    from maskov.sampling import execute_shown, plan_of_folder
+    from maskov.plan import execute_shown, plan_of_folder
 
     return execute_shown(plan_of_folder(**given), progress, listener, stop)
 

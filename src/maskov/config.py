@@ -15,14 +15,11 @@ import math
 import typing
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from maskov.errors import InputError, RunError, refuse
 
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
-
-FORMAT = 5
+FORMAT = 6
 # Epochs × chains of one run: its traces are kept in full.
 MOST_TRACED = 10**8
 # The epochs of a run, and the most of one that ends when it has converged, unless given.
@@ -420,7 +417,8 @@ class Manifest:
     `kernel` is the kernel's short name, `energy` that of its target, `order` and `block` those of
     its site move. `width` and `shortest` are the longest and the shortest that a sequence may be,
     `mean` the mean length at the start, `regions` how many parts of one may change their length.
-    `stopped_at` is the number of epochs after which a run with `until` had converged. `replicas`
+    `stopped_at` is the number of epochs after which a run with `until` had converged,
+    `samples_hash` the hash of the samples of a run that is over. `replicas`
     are those of each chain, and `ladder` their inverse temperatures once these are known. `experts`
     are the parts of the energy other than masked passes, `particles` are those of each population;
     `compares` says that a chain's target
@@ -452,6 +450,7 @@ class Manifest:
     particles: int = 0
     precision_check: PrecisionCheck | None = None
     stopped_at: int | None = None
+    samples_hash: str | None = None
     name: str = ""
     format: int = FORMAT
 
@@ -523,7 +522,7 @@ class Manifest:
 
 
 # What a run adds to its manifest on the way.
-_ADDED = ("precision_check", "stopped_at")
+_ADDED = ("precision_check", "stopped_at", "samples_hash")
 _HASH_LETTERS = 16
 
 
@@ -567,7 +566,7 @@ T = typing.TypeVar("T")
 
 
 @cache
-def _reader(kind: Any) -> TypeAdapter[Any]:
+def _reader(kind: Any) -> Any:
     # Whoever reads no description of a run needs no pydantic.
     from pydantic import TypeAdapter
 
@@ -579,8 +578,9 @@ def from_json(kind: type[T], text: str) -> T:
     from pydantic import ValidationError
 
     try:
-        found: T = _reader(typing.cast(Any, kind)).validate_json(text, strict=True, extra="forbid")
-        return found
+        return typing.cast(
+            T, _reader(typing.cast(Any, kind)).validate_json(text, strict=True, extra="forbid")
+        )
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"])) or "JSON"

@@ -10,12 +10,13 @@ end in '*'. Whether a model's tokenizer wants spaces between letters is found ou
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any
 
-from maskov.errors import InputError
+from maskov.errors import InputError, refuse
 from maskov.models.base import MaskedModel
 from maskov.models.tokens import MARKS
 
@@ -43,30 +44,42 @@ def is_fasta(source: str, lines: Sequence[str]) -> bool:
 
 def parse(lines: Iterable[str], source: str) -> list[Record]:
     """Read the records of a file, or say what is wrong and where; `source` names the file."""
-    found: dict[str, list[str]] = {}
-    name: str | None = None
-    for number, line in enumerate(_split(lines), 1):
+    found: dict[str, str] = {}
+    name = ""
+    # Whatever system they come from, lines end alike.
+    split = re.split(r"\r\n|\r|\n", "\n".join(line.removesuffix("\n") for line in lines))
+    for number, line in enumerate(split, 1):
         if line.startswith(">"):
             name = " ".join(line[1:].split())
-            if not name:
-                raise InputError(f"line {number} of '{source}' has no name after '>'; give one.")
-            if name in found:
-                raise InputError(
-                    f"'{source}' has two records '{name}' (line {number}); rename one."
-                )
-            found[name] = []
+            refuse(
+                (not name, f"line {number} of '{source}' has no name after '>'; give one."),
+                (
+                    name in found,
+                    f"'{source}' has two records '{name}' (line {number}); rename one.",
+                ),
+            )
+            found[name] = ""
         elif line.strip():
-            if name is None:
+            if not found:
                 raise InputError(
                     f"'{source}' has no header: write '>' and a name before each sequence."
                 )
-            found[name].append("".join(line.split()))
-    if not found:
-        raise InputError(f"'{source}' has no record: write '>' and a name, then its sequence.")
-    records = [Record(key, _joined(parts)) for key, parts in found.items()]
-    for record in records:
-        if not record.sequence:
-            raise InputError(f"the record '{record.name}' of '{source}' is empty; give a sequence.")
+            found[name] += "".join(line.split())
+    # The stop that may end a sequence is none of its letters. Some letters have no capital of one
+    # letter, which would shift all places behind them.
+    records = [
+        Record(
+            key, "".join(one.upper() if one.isascii() else one for one in text.removesuffix("*"))
+        )
+        for key, text in found.items()
+    ]
+    refuse(
+        (not found, f"'{source}' has no record: write '>' and a name, then its sequence."),
+        *(
+            (not one.sequence, f"the record '{one.name}' of '{source}' is empty; give a sequence.")
+            for one in records
+        ),
+    )
     return records
 
 
@@ -106,14 +119,12 @@ def spelled(model: MaskedModel, record: Record, blanks: bool = False) -> str:
             f"'{record.name}' has a blank '{BLANK}' at position "
             f"{record.sequence.index(BLANK) + 1}; fill it in, or use `maskov infill`."
         )
-    for place, letter in enumerate(record.sequence, 1):
-        if letter not in letters and not (blanks and letter == BLANK):
-            raise InputError(
-                f"'{record.name}' has {_named(letter)} at position {place}, which "
-                f"'{model.name}' does not know; its letters are {''.join(sorted(letters))}."
-            )
+    known = letters | {BLANK: model.mask_id}
+    _check_letters(
+        record, known, f"'{model.name}' does not know; its letters are {''.join(sorted(letters))}"
+    )
     parts = ["[MASK]" if letter == BLANK else letter for letter in record.sequence]
-    wanted = [model.mask_id if part == "[MASK]" else letters[part] for part in parts]
+    wanted = [known[letter] for letter in record.sequence]
     for text in ("".join(parts), " ".join(parts)):
         if model.encode(text) == wanted:
             return text
@@ -137,41 +148,37 @@ def with_blanks(model: MaskedModel, template: str, name: str) -> str:
     return spelled(model, Record(name, "".join(template.split())), blanks=True)
 
 
-@runtime_checkable
-class CausalModel(Protocol):
-    """A left-to-right model with its own tokenizer."""
-
-    name: str
-
-    def knows(self, text: str) -> bool:
-        """Whether the tokenizer reads all of a text."""
-        ...
-
-
-def causal_spellings(model: CausalModel, records: Sequence[Record]) -> list[str]:
+def causal_spellings(model: Any, records: Sequence[Record]) -> list[str]:
     """Return sequences as the tokenizer of a causal model reads them: joined or with spaces.
 
-    Its tokens may be longer than a letter. Gaps and other signs are refused whatever it knows:
-    tokenizers of bytes know all of them.
+    The model says what it `knows`. Its tokens may be longer than a letter. Gaps and other signs are
+    refused whatever it knows: tokenizers of bytes know all of them.
     """
     signs = sorted({letter for record in records for letter in record.sequence})
     letters = {sign for sign in signs if sign.isascii() and sign.isalpha() and model.knows(sign)}
-    return [_causal_spelling(model, record, letters) for record in records]
-
-
-def _causal_spelling(model: CausalModel, record: Record, letters: set[str]) -> str:
-    for place, letter in enumerate(record.sequence, 1):
-        if letter not in letters:
+    found = []
+    for record in records:
+        _check_letters(
+            record,
+            letters,
+            f"'{model.name}' does not know as a letter; take it out, or use another model",
+        )
+        ways = filter(model.knows, (record.sequence, " ".join(record.sequence)))
+        found.append(next(ways, ""))
+        if not found[-1]:
             raise InputError(
-                f"'{record.name}' has {_named(letter)} at position {place}, which '{model.name}' "
-                "does not know as a letter; take it out, or use another model."
+                f"the tokenizer of '{model.name}' does not read the letters of '{record.name}'."
             )
-    for text in (record.sequence, " ".join(record.sequence)):
-        if model.knows(text):
-            return text
-    raise InputError(
-        f"the tokenizer of '{model.name}' does not read the letters of '{record.name}'."
-    )
+    return found
+
+
+def _check_letters(record: Record, known: Container[str], unknown: str) -> None:
+    """Refuse a letter that is not known, by its place."""
+    for place, letter in enumerate(record.sequence, 1):
+        if letter not in known:
+            named = f"'{letter}'" if letter.isprintable() else f"the character U+{ord(letter):04X}"
+            named = "a gap '-'" if letter == "-" else named
+            raise InputError(f"'{record.name}' has {named} at position {place}, which {unknown}.")
 
 
 def letters_of(model: MaskedModel) -> dict[str, int]:
@@ -208,22 +215,3 @@ def mutations(parent: Sequence[str], tokens: Sequence[str]) -> list[str]:
         )
         if before != after
     ]
-
-
-def _split(lines: Iterable[str]) -> Iterator[str]:
-    """Yield lines without their ends, whatever the system they come from."""
-    for line in lines:
-        yield from line.removesuffix("\n").removesuffix("\r").split("\r")
-
-
-def _joined(parts: Sequence[str]) -> str:
-    """Return a sequence in capitals, without the stop that may end it."""
-    # Some letters have no capital of one letter, which would shift all places behind them.
-    letters = "".join(parts).removesuffix("*")
-    return "".join(one.upper() if one.isascii() else one for one in letters)
-
-
-def _named(letter: str) -> str:
-    if letter == "-":
-        return "a gap '-'"
-    return f"'{letter}'" if letter.isprintable() else f"the character U+{ord(letter):04X}"

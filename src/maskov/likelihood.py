@@ -26,7 +26,7 @@ import numpy as np
 import torch
 
 from maskov import api
-from maskov.arguments import arguments_of
+from maskov.arguments import arguments_of, energy_of
 from maskov.diagnostics.populations import Estimate, PopulationSummary
 from maskov.energies import Autoregressive, Energy
 from maskov.energies.networks import Loading
@@ -39,7 +39,6 @@ from maskov.models.base import MaskedModel
 from maskov.models.scorer import Scorer
 from maskov.moves import Move, Site
 from maskov.options import findable
-from maskov.plan import energy_of
 from maskov.random import CounterRng
 from maskov.runs.preparation import threads
 from maskov.tuning.path import PILOTS, find_path

@@ -8,6 +8,7 @@ here, once. This module imports nothing heavy, since the help of commands is mad
 from __future__ import annotations
 
 import builtins
+import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -199,13 +200,12 @@ def read_lines(source: str, empty: bool = False) -> list[str]:
     """
     try:
         data = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
-    except (OSError, ValueError) as error:  # ValueError: a null character in the path
-        raise InputError(f"cannot read '{source}': {reason_of(error)}.") from error
-    try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
+        line = error.object[: error.start].count(b"\n") + 1
         raise InputError(f"'{source}' is not UTF-8 text (line {line}).") from error
+    except (OSError, ValueError) as error:  # ValueError: a null character in the path
+        raise InputError(f"cannot read '{source}': {reason_of(error)}.") from error
     lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
     if lines == [""] and not (empty and text):
         raise InputError(f"'{source}' is empty; give one text per line.")
@@ -231,11 +231,7 @@ def read_texts(source: str, empty: bool = False) -> list[str] | list[Record]:
 
 def read_frozen(rule: str) -> str | list[str]:
     """Return a rule of frozen tokens, or the masks of a file of this name."""
-    try:
-        named = Path(rule).is_file()
-    except OSError:  # too long for a name
-        named = False
-    return read_lines(rule) if named else rule
+    return read_lines(rule) if os.path.isfile(rule) else rule
 
 
 def read_templates(template: str) -> list[str] | list[Record]:
@@ -268,10 +264,8 @@ lines_or_files = partial(texts_or_files, empty=True)
 
 def names_a_file(source: str) -> bool:
     """Whether a word is a file, or looks like one that is not there."""
-    with suppress(OSError, ValueError):  # too long for a name, or a null character
-        if source == "-" or Path(source).exists():
-            return True
-    return _LIKE_A_FILE.fullmatch(source) is not None
+    exists = source == "-" or os.path.exists(source)
+    return exists or _LIKE_A_FILE.fullmatch(source) is not None
 
 
 # What several functions take. Kinds in quotes need torch, so that help does not know them.

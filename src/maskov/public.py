@@ -1,6 +1,7 @@
 """What `import maskov` offers, imported all at once when the first of it is used."""
 
 from maskov.api import evidence, infill, resume, rewrite, sample, score, translate
+from maskov.arguments import default_kernel, default_schedule
 from maskov.config import LinearSchedule, Schedule
 from maskov.constraints import (
     AllowedTokens,
@@ -27,16 +28,15 @@ from maskov.kernels import (
     mask_predict,
 )
 from maskov.models import HuggingFaceModel, MaskedModel, TabularModel, counterexample, load
-from maskov.models.conditional.model import ConditionalModel
+from maskov.models.autoregressive import AutoregressiveTranslator
+from maskov.models.conditional import ConditionalModel
 from maskov.models.scorer import Scorer
 from maskov.moves import LowestConfidence, MaskedConditional, Move, Site, Span, Sweep
-from maskov.plan import default_kernel, default_schedule
 from maskov.random import Rng
 from maskov.rewriting import Rewriter, Rewriting
 from maskov.runs import Run, Sample
 from maskov.scoring import Score, score_autoregressive
 from maskov.translation.api import Translation
-from maskov.translation.autoregressive import AutoregressiveTranslator
 from maskov.translation.methods import TranslationMethod
 from maskov.types import Chains, Proposal
 from maskov.version import __version__

@@ -16,7 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from maskov import api
-from maskov.arguments import Arguments, arguments_of
+from maskov.arguments import (
+    Arguments,
+    arguments_of,
+    constraints_of,
+    energy_of,
+    refuse_unused,
+    workers_of,
+)
 from maskov.config import LinearSchedule, Schedule
 from maskov.energies import Autoregressive, Energy, as_energy
 from maskov.energies.counting import Avoids, Contains, Distance, Edit, Repeats, words_changed
@@ -30,20 +37,12 @@ from maskov.kernels.registry import move_names, named_kernel, parse_moves
 from maskov.models import MaskedModel
 from maskov.moves import INSERT_DELETE, MaskedConditional, Move, Resize, Site, Span
 from maskov.options import TextFunction, findable
-from maskov.plan import (
-    Plan,
-    constraints_of,
-    energy_of,
-    plan,
-    refuse_unused,
-    workers_of,
-)
+from maskov.plan import Plan, execute, plan, plan_to_continue
 from maskov.runs.inputs import named_texts
 from maskov.runs.manifest import resizes
 from maskov.runs.result import Run
 from maskov.runs.store import Store
 from maskov.runs.task_runner import Listener
-from maskov.sampling import execute, plan_to_continue
 from maskov.shipped import default_judge
 from maskov.texts import read_text
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from maskov import api
-from maskov.arguments import arguments_of
+from maskov.arguments import arguments_of, energy_of
 from maskov.energies import Autoregressive, Energy, Norm, Raw
 from maskov.energies.base import distinct_names, evaluated
 from maskov.energies.networks import Loading
@@ -19,10 +19,9 @@ from maskov.energies.ordered import Ordered
 from maskov.errors import InputError
 from maskov.fasta import Record, causal_spellings, spelled
 from maskov.models import MaskedModel
-from maskov.models.conditional.model import ConditionalModel
+from maskov.models.conditional import ConditionalModel
 from maskov.models.scorer import Scorer
 from maskov.models.tokens import spelling, words_of
-from maskov.plan import energy_of
 from maskov.shipped import default_judge, default_model
 from maskov.texts import read_text
 from maskov.types import Float, Sequences, Tensor

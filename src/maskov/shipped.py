@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
 from functools import cache
@@ -69,7 +70,7 @@ BUILT_IN = (
     ),
 )
 
-# Models whose weights are in packages of other people, which `models/antibody.py` reads.
+# Models whose weights are in packages of other people, which `models/builtin.py` reads.
 PACKAGED = (
     Shipped(
         name="antiberty",
@@ -147,13 +148,12 @@ def listed() -> list[Shipped]:
 
 def installed() -> list[Shipped]:
     """Return the models whose packages are there."""
-    found = []
-    for model in PACKAGED:
-        package = PACKAGES[model.name]
-        folder = package.folder()
-        if folder is not None:
-            found.append(replace(model, bytes=(folder / package.weights).stat().st_size))
-    return found
+    folders = ((model, PACKAGES[model.name].folder()) for model in PACKAGED)
+    return [
+        replace(model, bytes=(folder / PACKAGES[model.name].weights).stat().st_size)
+        for model, folder in folders
+        if folder is not None
+    ]
 
 
 def _known() -> tuple[Shipped, ...]:
@@ -167,18 +167,12 @@ def shipped() -> list[Shipped]:
 
 
 def _folders() -> dict[str, Path]:
-    """Return the folder of each shipped model; of two with one name the first counts."""
+    """Return the folder of each shipped model; of two with one name the package's own counts."""
     found: dict[str, Path] = {}
-    for root in _roots():
+    for root in (ROOT, Path(os.environ.get("MASKOV_MODELS") or REPOSITORY)):
         for file in sorted(root.glob("*/about.json")):
             found.setdefault(file.parent.name, file.parent)
     return found
-
-
-def _roots() -> list[Path]:
-    """Return the folders that hold models, the package's own first."""
-    chosen = os.environ.get("MASKOV_MODELS")
-    return [ROOT, Path(chosen) if chosen else REPOSITORY]
 
 
 def is_name(name: str) -> bool:
@@ -242,7 +236,10 @@ def _default(kind: str) -> str | None:
 @cache
 def _read(folder: Path, changed: int) -> Shipped:
     """Read a description, once for each time it `changed`; a bad one is a damaged installation."""
-    try:
+    model = None
+    with suppress(
+        OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError
+    ):
         about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
         model = Shipped(
             name=str(about["name"]),
@@ -256,21 +253,14 @@ def _read(folder: Path, changed: int) -> Shipped:
             default=bool(about.get("default", False)),
             pairs=tuple(str(pair) for pair in about.get("pairs", ())),
         )
-    except (
-        OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError
-    ) as error:  # fmt: skip
-        raise _damaged(folder) from error
-    sizes = (model.parameters, model.bytes)
     if (
-        model.name != folder.name
+        model is None
+        or model.name != folder.name
         or model.kind not in KINDS
-        or not all(0 <= size < 2**60 for size in sizes)
+        or not all(0 <= size < 2**60 for size in (model.parameters, model.bytes))
     ):
-        raise _damaged(folder)
+        raise ModelError(
+            f"the shipped model '{folder.name}' is damaged (invalid about.json); install maskov "
+            "again."
+        )
     return model
-
-
-def _damaged(folder: Path) -> ModelError:
-    return ModelError(
-        f"the shipped model '{folder.name}' is damaged (invalid about.json); install maskov again."
-    )

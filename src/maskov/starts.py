@@ -20,7 +20,7 @@ from maskov.errors import InputError, refuse
 from maskov.execution.loop import whole_epoch
 from maskov.kernels import Gibbs, mask_predict
 from maskov.models.base import MaskedModel
-from maskov.models.conditional.model import ConditionalModel
+from maskov.models.conditional import ConditionalModel
 from maskov.models.scorer import Scorer
 from maskov.moves import MaskedConditional, Site, Sweep
 from maskov.random import CounterRng, Purpose, Rng

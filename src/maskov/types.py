@@ -420,12 +420,7 @@ class Sample:
 
     def to_json(self) -> str:
         """Return the sample as one line of JSON."""
-        data = asdict(self)
-        if not self.energies:
-            del data["energies"]
-        for name in ("name", "mutations", "population", "weight", "ancestor"):
-            if data[name] is None:
-                del data[name]
+        data = {name: value for name, value in asdict(self).items() if value not in (None, {})}
         return json.dumps(data, ensure_ascii=False)
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 import tiny_models
-import tiny_tokenizers
 import tiny_translation
 from small import on_untrained
 from tiny_proteins import save_bert, save_esm
@@ -22,7 +21,7 @@ def home(tmp_path_factory) -> Path:
     root = tmp_path_factory.mktemp("models")
     tiny_models.build_masked(root / "masked", WORDS)
     tiny_models.build_classifier(root / "classifier", WORDS)
-    tiny_models.build_gpt2(root / "judge", tiny_tokenizers.gpt2())
+    tiny_models.build_gpt2(root / "judge", tiny_models.gpt2())
     for name in ("bert", "bare"):
         save_bert(root / name)
     (root / "bare" / "vocab.txt").unlink()  # a model without a tokenizer

@@ -7,7 +7,7 @@ import pytest
 import maskov
 from maskov import Run
 from maskov.fasta import mutations
-from maskov.models.serialization import PickledModel
+from maskov.models.packed import PickledModel
 
 PARENTS = ">one heavy\nEVQLVE\nSGGG*\n>two\ndiqmtq\n"
 FAST = "--epochs 3 --burn-in 1 --chains 2 --energy norm -q"

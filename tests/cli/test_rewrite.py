@@ -220,11 +220,11 @@ def test_what_was_stopped_ends_the_same(home, tmp_path):
     records = [Record(name, sequence) for name, sequence in PARENTS.items()]
     options = {"toward": "matches('A')", "chains": 2, "epochs": 2, "keep": 1.0, "resident": 2}
     whole = maskov.rewrite(model, records, out=tmp_path / "whole", **options)
-    cut, steps = tmp_path / "cut", tmp_path / "cut" / "traces" / "steps.npy"
+    cut, steps = tmp_path / "cut", tmp_path / "cut" / "traces.npy"
     with pytest.raises(Interrupted):
         maskov.rewrite(
             model, records, out=cut, **options,
-            stop=lambda: steps.exists() and np.load(steps).any(),
+            stop=lambda: steps.exists() and np.load(steps)["steps"].any(),
         )  # fmt: skip
     assert not Run.open(cut).finished
     assert maskov.rewrite(model, records, out=cut, **options) == whole

@@ -2,14 +2,7 @@
 
 import pytest
 
-from maskov import (
-    AutoregressiveTranslator,
-    LinearSchedule,
-    Run,
-    TranslationMethod,
-    load,
-    translate,
-)
+from maskov import AutoregressiveTranslator, LinearSchedule, Run, TranslationMethod, load, translate
 from maskov.config import ModelSource
 from maskov.models import choose_device
 from maskov.translation.methods import METHODS

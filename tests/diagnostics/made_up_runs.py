@@ -4,15 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from maskov.config import (
-    Execution,
-    Inputs,
-    Manifest,
-    ModelConfig,
-    ModelSource,
-    RunConfig,
-    Schedule,
-)
+from maskov.config import Execution, Inputs, Manifest, ModelConfig, ModelSource, RunConfig, Schedule
 
 
 def sticky(
@@ -77,3 +69,17 @@ def traces(raw: np.ndarray, norm: np.ndarray | None = None, steps: Any = 5) -> d
         **dict.fromkeys(("accepted", "novel", "proposed_novel", "passes"), count),
         "lengths": count * steps,
     }
+
+
+# Energies.
+
+
+def autoregressive(correlation: float, draws: int, chains: int, seed: int = 0) -> np.ndarray:
+    """Return stationary AR(1) chains of unit variance, draws × chains."""
+    random = np.random.default_rng(seed)
+    values = np.empty((draws, chains))
+    values[0] = random.standard_normal(chains)
+    for t in range(1, draws):
+        noise = np.sqrt(1 - correlation**2) * random.standard_normal(chains)
+        values[t] = correlation * values[t - 1] + noise
+    return values

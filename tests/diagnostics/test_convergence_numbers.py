@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from arviz_stats.base import array_stats as arviz
+from made_up_runs import autoregressive
 
-from ar_chains import autoregressive
 from maskov.diagnostics.convergence import (
     Convergence,
     autocorrelation,

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 import torch
 from arviz_stats.base import array_stats
-from made_up_runs import manifest, sticky, traces
+from made_up_runs import autoregressive, manifest, sticky, traces
 
 import maskov
-from ar_chains import autoregressive
 from maskov import Metropolis, Raw, Schedule
 from maskov.config import Inputs
 from maskov.diagnostics import diagnose

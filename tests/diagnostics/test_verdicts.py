@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 import torch
 from arviz_stats.base import array_stats
-from made_up_runs import manifest, sticky, traces
+from made_up_runs import autoregressive, manifest, sticky, traces
 
 import maskov
-from ar_chains import autoregressive
 from maskov import Gibbs, LinearSchedule, Metropolis, Norm, Raw, Schedule, Sweep
 from maskov.config import Inputs, Manifest, UntilConverged
 from maskov.diagnostics import Diagnosis, diagnose, summarise
@@ -223,15 +222,7 @@ def test_short_runs_have_a_mean_and_nothing_else(epochs):
     )
     energy = found.energies["E_raw"]
     assert energy.mean == pytest.approx(raw.mean())
-    for name in (
-        "r_hat",
-        "r_hat_limit",
-        "ess_bulk",
-        "ess_tail",
-        "mcse",
-        "autocorrelation",
-        "time",
-    ):
+    for name in ("r_hat", "r_hat_limit", "ess_bulk", "ess_tail", "mcse", "autocorrelation", "time"):
         assert getattr(energy, name) is None
 
 
@@ -331,10 +322,7 @@ def test_lengths_that_are_all_different_leave_single_chains():
 
 @pytest.mark.parametrize(
     "inputs",
-    [
-        Inputs(templates=("a", "b")),
-        Inputs(sources=("a", "b"), chosen=((5, 5), (5, 5))),
-    ],
+    [Inputs(templates=("a", "b")), Inputs(sources=("a", "b"), chosen=((5, 5), (5, 5)))],
     ids=["templates", "sources"],
 )
 def test_chains_of_different_lines_are_not_pooled(inputs):

@@ -4,12 +4,11 @@ import pytest
 
 import maskov
 import tiny_models
-import tiny_tokenizers
 
 
 @pytest.fixture(scope="session")
 def judge_folder(tmp_path_factory):
-    return tiny_models.build_gpt2(tmp_path_factory.mktemp("judge"), tiny_tokenizers.gpt2())
+    return tiny_models.build_gpt2(tmp_path_factory.mktemp("judge"), tiny_models.gpt2())
 
 
 @pytest.fixture(scope="session")

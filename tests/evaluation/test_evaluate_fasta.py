@@ -8,7 +8,6 @@ import transformers as hf
 
 import maskov
 import tiny_models
-import tiny_tokenizers
 from maskov import InputError, Record, Schedule
 from maskov.evaluation import evaluate, evaluate_run
 from maskov.evaluation.texts import copied, self_bleu
@@ -31,7 +30,7 @@ def _pairs() -> hf.GPT2Tokenizer:
     return hf.GPT2Tokenizer(vocab=vocab, merges=[("E", "V"), ("Q", "L")])
 
 
-KINDS = {"spaced": _words, "joined": tiny_tokenizers.esm, "pairs": _pairs}
+KINDS = {"spaced": _words, "joined": tiny_models.esm, "pairs": _pairs}
 
 
 @pytest.fixture(scope="module")

@@ -92,11 +92,7 @@ def test_every_move_under_every_constraint(move, name):
 )
 @pytest.mark.parametrize(
     "name",
-    [
-        "avoid words",
-        "changes and contains",
-        pytest.param("contains words", marks=pytest.mark.slow),
-    ],
+    ["avoid words", "changes and contains", pytest.param("contains words", marks=pytest.mark.slow)],
 )
 def test_energies_and_stages(energy, delayed, name):
     moves = (Site(), Span(MaskedConditional(0.8), (2, 3)))
@@ -116,9 +112,7 @@ RESIZED = {
 
 @pytest.mark.parametrize("name", RESIZED)
 @pytest.mark.parametrize(
-    "pairs",
-    [((0, 1),), pytest.param(((1, 2), (1, 3)), marks=pytest.mark.slow)],
-    ids=str,
+    "pairs", [((0, 1),), pytest.param(((1, 2), (1, 3)), marks=pytest.mark.slow)], ids=str
 )
 def test_changing_lengths(pairs, name):
     moves = (Site(), Span(sizes=(2,)), Resize(MaskedConditional(0.7), pairs))

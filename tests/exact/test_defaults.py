@@ -4,8 +4,9 @@ import pytest
 import torch
 
 import maskov
+from maskov.arguments import default_kernel
 from maskov.execution.loop import kernel_at
-from maskov.plan import default_kernel, plan
+from maskov.plan import plan
 from maskov.testing import check_energy, check_kernel
 from small import random_table, tiny_bert
 from tiny_models import build_gpt2

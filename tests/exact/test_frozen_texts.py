@@ -9,13 +9,7 @@ import torch
 from engines import sample
 from maskov import DelayedAcceptance, Metropolis, Mixture, Norm, Raw, Schedule, Sweep
 from maskov.config import Inputs
-from maskov.exact import (
-    all_states,
-    balance_error,
-    distribution,
-    fresh_state,
-    invariance_error,
-)
+from maskov.exact import all_states, balance_error, distribution, fresh_state, invariance_error
 from maskov.models.scorer import Scorer
 from maskov.moves import Resize, Site, Span
 from maskov.runs.inputs import layout_of

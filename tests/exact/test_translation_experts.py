@@ -12,7 +12,7 @@ from maskov import DelayedAcceptance, InputError, Metropolis, Mixture, ModelErro
 from maskov.energies import Autoregressive, AutoregressiveTranslation, parse_energy
 from maskov.energies.counting import PredictedLength
 from maskov.exact import all_sequences, distribution
-from maskov.models.conditional import checkpoint
+from maskov.models.network import save_translation
 from maskov.models.scorer import Scorer
 from maskov.moves import MaskedConditional, Resize, Site, Span
 from maskov.testing import check_energy, check_kernel, step_matrix
@@ -234,7 +234,7 @@ def test_a_model_without_sources_is_refused(folder):
 
 def test_other_tokens_and_masked_models_are_refused(tmp_path):
     words = tokenizer(("red", "green", "blue", "black"))
-    checkpoint.save(tmp_path / "words", network(1, causal=True), words, torch.float32)
+    save_translation(tmp_path / "words", network(1, causal=True), words, torch.float32)
     with pytest.raises(InputError, match="have different tokens"):
         _twin(tmp_path / "words")(EVERY, _sequences(LINES))
     with pytest.raises(ModelError, match="is a masked model"):
@@ -244,7 +244,7 @@ def test_other_tokens_and_masked_models_are_refused(tmp_path):
 def test_broken_weights_are_named(tmp_path):
     net = network(1, causal=True)
     net.words.weight.data[7] = torch.nan
-    checkpoint.save(tmp_path / "broken", net, tokenizer(), torch.float32)
+    save_translation(tmp_path / "broken", net, tokenizer(), torch.float32)
     with pytest.raises(ModelError, match="not-a-number"):
         _twin(tmp_path / "broken")(EVERY, _sequences(LINES))
 

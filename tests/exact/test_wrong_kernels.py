@@ -6,13 +6,7 @@ import pytest
 import torch
 
 from maskov import MaskedConditional, Metropolis, Raw, Sweep, mask_predict
-from maskov.exact import (
-    all_states,
-    balance_error,
-    distribution,
-    fresh_state,
-    transition_matrix,
-)
+from maskov.exact import all_states, balance_error, distribution, fresh_state, transition_matrix
 from maskov.models.scorer import Scorer
 from maskov.moves import Site
 from maskov.random import CounterRng, Purpose

@@ -9,15 +9,7 @@ import pytest
 
 import maskov
 from engines import sample
-from maskov import (
-    Exchange,
-    Gibbs,
-    InputError,
-    Metropolis,
-    Raw,
-    RunError,
-    Schedule,
-)
+from maskov import Exchange, Gibbs, InputError, Metropolis, Raw, RunError, Schedule
 from maskov.errors import Interrupted
 from maskov.replay import Replayer
 from maskov.runs import Run

@@ -15,7 +15,7 @@ from experiments.studies.antibody.rankings import LETTERS
 
 import maskov
 from maskov import Record
-from tiny_antibodies import write_antiberty, write_sapiens
+from tiny_proteins import write_antiberty, write_sapiens
 
 HEAVY = ["EVQLVESG", "EVKLVESG", "EVQLVDSG"]
 # What `humab_eval.py` has, in few lines.

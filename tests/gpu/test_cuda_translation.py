@@ -8,9 +8,9 @@ import torch
 from maskov import LinearSchedule, Metropolis, Raw, TranslationMethod, translate
 from maskov.execution.recorded import RecordedSites, RecordedWindows, sampler_for
 from maskov.models import Queries
-from maskov.models.conditional.model import ConditionalModel
+from maskov.models.autoregressive import AutoregressiveTranslator
+from maskov.models.conditional import ConditionalModel
 from maskov.moves import Span
-from maskov.translation.autoregressive import AutoregressiveTranslator
 from tiny_translation import SOURCES, network, save, tokenizer
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")

@@ -27,12 +27,7 @@ pytestmark = [
 if INTERPRETED or torch.cuda.is_available():
     fused = pytest.importorskip("maskov.encoders.fused")
 
-TOLERANCE = {
-    torch.float64: 1e-9,
-    torch.float32: 2e-5,
-    torch.float16: 4e-3,
-    torch.bfloat16: 3e-2,
-}
+TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 DTYPES = [dtype for dtype in TOLERANCE if dtype != torch.float64]
 LENGTHS = [1, 7, 0, 16, 17, 31, 0, 33, 64]
 LONG = [1, 65, 130, 0, 128, 97]

@@ -55,8 +55,7 @@ CHANGES: dict[str, Callable[[bytes, bytes], bytes]] = {
     "flipped": lambda content, other: _flipped(content),
 }
 FILES = [
-    "manifest.json", "samples.jsonl", "checksums.npy", "lock", "traces/steps.npy",
-    "traces/energy_target.npy", "traces/rejected.npy", "traces/tokens.npy", NEWEST, OLDER,
+    "manifest.json", "samples.jsonl", "lock", "traces.npy", "tokens.npy", NEWEST, OLDER,
 ]  # fmt: skip
 ANOTHER = r"'\w+(\.\w+)*' is not what it was"
 # What is refused, and what the refusal says; everything else goes on to the same bytes.
@@ -64,17 +63,17 @@ REFUSED = {
     **{("manifest.json", change): "no readable manifest|is damaged|is not what it was|version"
        for change in ("removed", "emptied", "cut", "extended", "flipped")},
     **{(name, "swapped"): ANOTHER for name in ("manifest.json", NEWEST, OLDER)},
-    **{(name, change): "cannot be read: .*remove" for name in FILES if name.startswith("traces")
+    **{(name, change): "cannot be read: .*remove" for name in FILES if name.endswith("npy")
        for change in ("emptied", "cut")},
-    **{(name, "extended"): r"5 bytes too many; remove" for name in FILES if name.startswith("tr")},
+    **{(name, "extended"): r"5 bytes too many; remove" for name in FILES if name.endswith("npy")},
 }  # fmt: skip
 FAST = [("manifest.json", "swapped"), ("samples.jsonl", "swapped"), ("samples.jsonl", "flipped"),
-        ("checksums.npy", "emptied"), (NEWEST, "swapped"), (NEWEST, "cut"), (NEWEST, "flipped"),
-        ("lock", "removed"),
-        ("traces/steps.npy", "cut"), ("traces/rejected.npy", "removed"),
-        ("traces/energy_target.npy", "flipped"), ("traces/tokens.npy", "extended")]  # fmt: skip
-# A lock holds nothing, and an older checkpoint is only missed where the newest is gone, too.
-UNNOTICED = [("lock", None), (OLDER, None), (NEWEST, "removed"), ("samples.jsonl", "extended")]
+        (NEWEST, "swapped"), (NEWEST, "cut"), (NEWEST, "flipped"), ("lock", "removed"),
+        ("traces.npy", "cut"), ("traces.npy", "removed"),
+        ("traces.npy", "flipped"), ("tokens.npy", "extended")]  # fmt: skip
+# A lock holds nothing, an older checkpoint is only missed where the newest is gone, too, and the
+# samples of a run that is not over are written again in any case.
+UNNOTICED = [("lock", None), (OLDER, None), (NEWEST, "removed"), ("samples.jsonl", None)]
 
 
 @pytest.mark.parametrize("which", ["stopped", pytest.param("whole", marks=pytest.mark.slow)])
@@ -110,9 +109,11 @@ def test_a_changed_file_changes_no_result(which, name, change, runs, tmp_path):
 
 
 def test_samples_in_another_order_and_missing_checkpoints(copy, runs):
-    (copy / "samples.jsonl").write_bytes(_reordered((copy / "samples.jsonl").read_bytes()))
-    assert resume(copy, MODEL).damaged == [copy / "samples.jsonl"]
-    assert files(copy) == files(runs["whole"])
+    for change in (_reordered, _flipped, lambda content: content + b"extra"):
+        resume(copy, MODEL)
+        (copy / "samples.jsonl").write_bytes(change((copy / "samples.jsonl").read_bytes()))
+        assert resume(copy, MODEL).damaged == [copy / "samples.jsonl"]
+        assert files(copy) == files(runs["whole"])
     shutil.rmtree(copy)
     shutil.copytree(runs["stopped"], copy)
     shutil.rmtree(copy / "checkpoints")
@@ -134,13 +135,12 @@ def test_an_unchanged_copy_has_nothing_to_say(copy, runs):
     assert files(copy) == files(runs["whole"])
 
 
-@pytest.mark.parametrize("sums", [False, True])
-def test_traces_of_another_run_do_not_fit(sums, runs, copy):
-    shutil.rmtree(copy / "traces")
-    shutil.copytree(runs["other"] / "traces", copy / "traces")
-    if sums:
-        shutil.copy(runs["other"] / "checksums.npy", copy / "checksums.npy")
-    assert {one.parent.name for one in resume(copy, MODEL).damaged} == {"checkpoints", "traces"}
+def test_traces_of_another_run_do_not_fit(runs, copy):
+    for name in ("traces.npy", "tokens.npy"):
+        shutil.copy(runs["other"] / name, copy / name)
+    damaged = resume(copy, MODEL).damaged
+    assert {one.name for one in damaged if one.parent == copy} == {"traces.npy", "tokens.npy"}
+    assert {one.parent for one in damaged} == {copy, copy / "checkpoints"}
     assert files(copy) == files(runs["whole"])
 
 
@@ -154,9 +154,12 @@ RARE = [
 
 def _flip(folder: Path, name: str, epoch: int, chain: int) -> None:
     """Change one value by as little as its kind allows."""
-    trace = np.load(folder / "traces" / name)
-    trace.view(np.uint8).reshape(*trace.shape[:2], -1)[epoch, chain, 0] ^= 1
-    np.save(folder / "traces" / name, trace)
+    file = folder / ("tokens.npy" if name in ("tokens", "rejected") else "traces.npy")
+    records = np.load(file)
+    values = records[name].copy()
+    values.view(np.uint8).reshape(*values.shape[:2], -1)[epoch, chain, 0] ^= 1
+    records[name] = values
+    np.save(file, records)
 
 
 @pytest.mark.slow
@@ -166,34 +169,30 @@ def test_one_bit_of_any_trace_is_noticed_and_mended(settings, tmp_path):
     lines = tmp_path / "stopped" / "samples.jsonl"
     with pytest.raises(Interrupted):  # when all chains have ended an epoch
         run(lines.parent, looks=lambda: lines.read_bytes().count(b"\n") > 4, **settings)
-    for trace in sorted((tmp_path / "stopped" / "traces").iterdir()):
-        copy = Path(shutil.copytree(tmp_path / "stopped", tmp_path / trace.stem))
-        _flip(copy, trace.name, 0, 3)
-        assert copy / "traces" / trace.name in resume(copy, MODEL).damaged
+    for name in Run.open(tmp_path / "stopped").traces:
+        copy = Path(shutil.copytree(tmp_path / "stopped", tmp_path / name))
+        _flip(copy, name, 0, 3)
+        changed = "tokens.npy" if name in ("tokens", "rejected") else "traces.npy"
+        assert copy / changed in resume(copy, MODEL).damaged
         assert files(copy) == files(tmp_path / "whole")
 
 
 def test_diagnose_names_what_is_damaged_and_the_command(runs, tmp_path, call):
     whole = Path(shutil.copytree(runs["whole"], tmp_path / "whole"))
     for epoch, chain in ((1, 0), (2, 3), (4, 1)):
-        _flip(whole, "accepted.npy", epoch, chain)
+        _flip(whole, "accepted", epoch, chain)
     told = call("diagnose", whole)[1]
-    assert "note: traces/accepted.npy in epochs 2-3 and 5 does not fit the run" in told
+    assert "chains 0 to 1 in traces.npy (2 epochs, from epoch 2 on) do not fit the run" in told
+    assert "chains 2 to 3 in traces.npy (1 epoch, from epoch 3 on) do not fit the run" in told
     assert f"maskov resume {whole}" in told
     assert not Run.open(whole).finished
     assert call("resume", whole, "-q")[0] == 0
     assert files(whole) == files(runs["whole"])
 
 
-def _cut_samples(copy: Path) -> str:
-    lines = (copy / "samples.jsonl").read_text().splitlines(keepends=True)
-    (copy / "samples.jsonl").write_text("".join(lines[:-1]))
-    return "samples.jsonl was damaged; it is written again"
-
-
 def _changed_trace(copy: Path) -> str:
-    _flip(copy, "energy_raw.npy", 0, 0)
-    return "traces/energy_raw.npy in epoch 1 does not fit the run of the chains 0-1; these start"
+    _flip(copy, "energy_raw", 0, 0)
+    return "chains 0 to 1 in traces.npy (1 epoch, from epoch 1 on) do not fit the run; they start"
 
 
 def _empty_checkpoints(copy: Path) -> str:
@@ -202,7 +201,7 @@ def _empty_checkpoints(copy: Path) -> str:
     return "was damaged; its chains start again from their beginning"
 
 
-@pytest.mark.parametrize("damage", [_cut_samples, _changed_trace, _empty_checkpoints])
+@pytest.mark.parametrize("damage", [_changed_trace, _empty_checkpoints])
 def test_resume_says_what_became_of_it(damage, copy, call):
     phrase = damage(copy)
     code, out, err = call("resume", copy, "--json", "--quiet")
@@ -211,7 +210,7 @@ def test_resume_says_what_became_of_it(damage, copy, call):
 
 
 def test_stopped_again_after_it_started_over_it_does_not_start_over_again(copy, runs):
-    _flip(copy, "energy_raw.npy", 1, 0)
+    _flip(copy, "energy_raw", 1, 0)
     samples, seen = copy / "samples.jsonl", []
 
     def stop() -> bool:
@@ -251,7 +250,7 @@ def test_every_field_of_the_manifest_is_held_to(copy):
     """With the checkpoints there, any change is named; a run never goes on with another one."""
     manifest, kept, named = json.loads((copy / "manifest.json").read_text()), files(copy), 0
     for leaf in _leaves(manifest):
-        if leaf[0] in ("precision_check", "stopped_at"):  # added on the way
+        if leaf[0] in ("precision_check", "stopped_at", "samples_hash"):  # added on the way
             continue
         inner = manifest
         for key in leaf[:-1]:
@@ -303,15 +302,12 @@ def test_checkpoints_removed_while_the_run_is_on_are_missed_by_nobody(runs, tmp_
 
 
 def test_a_trace_that_grows_while_the_run_is_on_is_not_written(tmp_path):
-    trace = tmp_path / "run" / "traces" / "energy_raw.npy"
-    with pytest.raises(RunError, match=r"energy_raw\.npy has 5 bytes too many"):
-        run(
-            tmp_path / "run",
-            acts={40: lambda: trace.write_bytes(trace.read_bytes() + b"extra")},
-        )
+    trace = tmp_path / "run" / "traces.npy"
+    with pytest.raises(RunError, match=r"traces\.npy has 5 bytes too many"):
+        run(tmp_path / "run", acts={40: lambda: trace.write_bytes(trace.read_bytes() + b"extra")})
 
 
-@pytest.mark.parametrize("write", [3, 9, 20])
+@pytest.mark.parametrize("write", [3, 9, 14])
 def test_a_disk_that_is_full_at_any_write_is_one_sentence(write, copy, runs, monkeypatch):
     """With room again, the run goes on to the same bytes."""
     left, sync = iter(range(10**9)), os.fsync
@@ -334,7 +330,7 @@ def test_a_disk_that_is_full_at_any_write_is_one_sentence(write, copy, runs, mon
 
 @pytest.mark.parametrize("link", [os.symlink, os.link])
 @pytest.mark.parametrize("name", [
-    "traces/steps.npy", "samples.jsonl", "manifest.json", "lock", "traces", "checkpoints",
+    "traces.npy", "samples.jsonl", "manifest.json", "lock", "checkpoints",
 ])  # fmt: skip
 def test_a_link_out_of_the_folder_is_not_followed(name, link, copy, tmp_path):
     outside = tmp_path / "outside"
@@ -352,20 +348,22 @@ def test_a_link_out_of_the_folder_is_not_followed(name, link, copy, tmp_path):
 
 
 @pytest.mark.parametrize("link", [os.symlink, os.link])
-@pytest.mark.parametrize("name", ["traces/energy_raw.npy", "manifest.json.tmp", "samples.jsonl"])
+@pytest.mark.parametrize("name", ["lock", "manifest.json.tmp", "samples.jsonl"])
 def test_a_new_run_writes_through_no_link_of_what_was_left(name, link, tmp_path):
     """In a folder that looks like one whose run was killed before it began."""
-    (tmp_path / "left" / "traces").mkdir(parents=True)
+    (tmp_path / "left").mkdir()
     outside = tmp_path / "outside"
-    outside.write_bytes(b"" if name == "samples.jsonl" else b"mine")
-    before = outside.read_bytes()
+    outside.write_bytes(b"mine")
     link(outside, tmp_path / "left" / name)
-    with pytest.raises(RunError, match="link"):
+    if name == "manifest.json.tmp":  # it is replaced
         run(tmp_path / "left")
-    assert outside.read_bytes() == before
+    else:
+        with pytest.raises(RunError, match=r"link|something else"):
+            run(tmp_path / "left")
+    assert outside.read_bytes() == b"mine"
 
 
-@pytest.mark.parametrize("name", ["traces/steps.npy", "traces", "checkpoints", "samples.jsonl"])
+@pytest.mark.parametrize("name", ["traces.npy", "checkpoints", "samples.jsonl"])
 def test_a_link_made_while_the_run_is_on_is_not_written_through(name, tmp_path):
     held, path, outside = {}, tmp_path / "run" / name, tmp_path / "outside"
 
@@ -393,9 +391,9 @@ def _socket(path: Path, monkeypatch) -> None:
 
 
 @pytest.mark.parametrize(("name", "kind"), [
-    *((name, "pipe") for name in ("manifest.json", "samples.jsonl", "lock", "traces/steps.npy",
-                                  "traces/tokens.npy", NEWEST)),
-    ("samples.jsonl", "socket"), ("traces/steps.npy", "device"),
+    *((name, "pipe") for name in ("manifest.json", "samples.jsonl", "lock", "traces.npy",
+                                  "tokens.npy", NEWEST)),
+    ("samples.jsonl", "socket"), ("traces.npy", "device"),
 ])  # fmt: skip
 def test_only_regular_files_are_opened(name, kind, copy, monkeypatch, call):
     """A command that waits for a pipe would hang here."""

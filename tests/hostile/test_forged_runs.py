@@ -197,11 +197,10 @@ HEADER = b"\x93NUMPY\x02\x00" + (2**32 - 1).to_bytes(4, "little")
     ("name", "start", "told"),
     [
         ("manifest.json", b"", "more than 256 MiB"),
-        ("samples.jsonl", b"", r"damaged \(line 1 has more than 16 MiB\)"),
+        ("samples.jsonl", b"", r"damaged \('JSON'"),
         ("samples.jsonl", None, r"damaged \(there are more than 20 lines\)"),
-        ("traces/steps.npy", b"", "cannot be read"),
-        ("traces/steps.npy", HEADER, "cannot be read"),
-        ("checksums.npy", HEADER, None),
+        ("traces.npy", b"", "cannot be read"),
+        ("tokens.npy", HEADER, "cannot be read"),
         ("checkpoint", HEADER, None),
     ],
 )

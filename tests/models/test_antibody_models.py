@@ -8,11 +8,11 @@ import torch
 
 import maskov
 from maskov import ModelError, Record, shipped
-from maskov.models import antibody
+from maskov.models import builtin as antibody
 from maskov.options import findable
 from maskov.shipped import listed
 from plain_energies import site_terms
-from tiny_antibodies import write_antiberty, write_sapiens
+from tiny_proteins import write_antiberty, write_sapiens
 
 NAMES = ("antiberty", "sapiens-vh", "sapiens-vl")
 

@@ -6,7 +6,6 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import maskov
 import tiny_models
-import tiny_tokenizers
 from maskov.types import Sequences
 from plain_energies import causal_terms
 
@@ -22,7 +21,7 @@ def model(tmp_path_factory):
 @pytest.fixture(scope="module", params=["other", "shared"])
 def causal(request, tmp_path_factory):
     """A causal model with its own tokenizer, or with the masked model's."""
-    make = tiny_tokenizers.gpt2 if request.param == "other" else tiny_tokenizers.bert
+    make = tiny_models.gpt2 if request.param == "other" else tiny_models.bert
     folder = tiny_models.build_gpt2(tmp_path_factory.mktemp("gpt2"), make(), torch.float64)
     return maskov.Autoregressive(str(folder), dtype=torch.float64)
 
@@ -30,7 +29,7 @@ def causal(request, tmp_path_factory):
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory):
     folder = tmp_path_factory.mktemp("shared")
-    tiny_models.build_gpt2(folder, tiny_tokenizers.bert(), torch.float64)
+    tiny_models.build_gpt2(folder, tiny_models.bert(), torch.float64)
     return maskov.Autoregressive(str(folder), dtype=torch.float64)
 
 
@@ -145,7 +144,7 @@ def test_missing_causal_model_is_refused_in_one_line(tmp_path):
 
 
 def test_a_judge_of_another_vocabulary_has_no_terms_here(model, tmp_path):
-    folder = tiny_models.build_gpt2(tmp_path, tiny_tokenizers.gpt2())
+    folder = tiny_models.build_gpt2(tmp_path, tiny_models.gpt2())
     energy = maskov.Autoregressive(str(folder))
     ids = torch.tensor([model.encode(TEXTS[0])])
     with pytest.raises(maskov.InputError, match="a different vocabulary"):

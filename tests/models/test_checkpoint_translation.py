@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 import maskov
 from maskov import AutoregressiveTranslator, ConditionalModel, ModelError, translate
 from maskov.models.checkpoint import translation_folder
-from maskov.models.conditional import checkpoint
+from maskov.models.network import load_translation, save_translation
 from tiny_models import edit_config
 from tiny_translation import SOURCES, network, save, shelf, tokenizer
 
@@ -25,7 +25,7 @@ def folder(tmp_path) -> Path:
 def refusal(folder: Path) -> str:
     """Load a folder that cannot be; return the sentence."""
     with pytest.raises(ModelError) as caught:
-        checkpoint.load(folder, CPU, torch.float32)
+        load_translation(folder, CPU, torch.float32)
     text = str(caught.value)
     assert text.isprintable()
     assert text.endswith(".")
@@ -37,12 +37,12 @@ def refusal(folder: Path) -> str:
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32], ids=str)
 def test_what_is_written_is_read(tmp_path, dtype, causal):
     plain = network(causal=causal, target_end=not causal, norm_first=causal)
-    checkpoint.save(tmp_path / "deep" / "tiny", plain, tokenizer(), dtype)
+    save_translation(tmp_path / "deep" / "tiny", plain, tokenizer(), dtype)
     assert {x.dtype for x in load_file(tmp_path / "deep/tiny/model.safetensors").values()} == {
         dtype
     }
     for wanted in (torch.float32, torch.float64):
-        found, words = checkpoint.load(tmp_path / "deep" / "tiny", CPU, wanted)
+        found, words = load_translation(tmp_path / "deep" / "tiny", CPU, wanted)
         assert found.shape == plain.shape
         assert words.get_vocab() == tokenizer().get_vocab()
         assert words.all_special_ids == tokenizer().all_special_ids
@@ -57,13 +57,13 @@ def test_what_is_written_is_read(tmp_path, dtype, causal):
 def test_a_saved_model_translates_like_the_one_that_was_saved(tmp_path):
     plain = network(dtype=torch.float32)
     whole = ConditionalModel(plain, tokenizer(), "tiny")
-    checkpoint.save(tmp_path, plain, tokenizer(), torch.float32)
+    save_translation(tmp_path, plain, tokenizer(), torch.float32)
     read = maskov.load(tmp_path, "cpu")
     assert isinstance(read, ConditionalModel)
     assert read.fingerprint() == whole.fingerprint()
     assert translate(read, SOURCES) == translate(whole, SOURCES)
     # In half precision the weights are others, and near.
-    checkpoint.save(tmp_path / "half", plain, tokenizer(), torch.float16)
+    save_translation(tmp_path / "half", plain, tokenizer(), torch.float16)
     half = maskov.load(tmp_path / "half", "cpu")
     assert half.fingerprint() != whole.fingerprint()
     scores = [model.given(SOURCES).length_scores()[:, 1:] for model in (whole, half)]
@@ -72,7 +72,7 @@ def test_a_saved_model_translates_like_the_one_that_was_saved(tmp_path):
 
 def test_weights_are_not_those_on_the_disk_any_more(folder):
     """A file that is written anew under a loaded model changes nothing in it."""
-    found, _ = checkpoint.load(folder, CPU, torch.float32)
+    found, _ = load_translation(folder, CPU, torch.float32)
     before = found.words.weight.clone()
     content = (folder / "model.safetensors").read_bytes()
     with open(folder / "model.safetensors", "r+b") as file:

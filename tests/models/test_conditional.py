@@ -8,7 +8,7 @@ from scipy import stats
 
 from maskov import InputError, ModelError, Norm, Raw, TranslationMethod, translate
 from maskov.models import Queries
-from maskov.models.conditional.model import ConditionalModel, choose_lengths, source_ids
+from maskov.models.conditional import ConditionalModel, choose_lengths, source_ids
 from maskov.models.scorer import Scorer
 from maskov.types import Sequences
 from tiny_translation import (
@@ -74,7 +74,7 @@ def test_mixed_passes_are_those_of_one_by_one(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_sources_too_large_to_keep_are_read_all_the_same(kind, monkeypatch):
     kept = KINDS[kind].given(SOURCES)
-    monkeypatch.setattr("maskov.models.conditional.model._CPU_KEPT", 0)
+    monkeypatch.setattr("maskov.models.conditional._CPU_KEPT", 0)
     unkept = KINDS[kind].given(SOURCES)
     assert (kept.packs, unkept.packs) == (True, False)
     tokens, lengths, place, source = passes(seed=7)
@@ -158,7 +158,7 @@ def test_the_encoder_runs_once_a_sentence_and_never_again(monkeypatch):
 
 def test_batches_of_the_encoder_do_not_change_what_it_says(monkeypatch):
     alone = [MODEL.given([text]).sources for text in SOURCES]
-    monkeypatch.setattr("maskov.models.conditional.model.token_budget", lambda *_: 1)
+    monkeypatch.setattr("maskov.models.conditional.token_budget", lambda *_: 1)
     both = [MODEL.given(SOURCES).sources]
     monkeypatch.undo()
     for found in (*both, MODEL.given(SOURCES).sources):

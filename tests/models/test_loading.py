@@ -9,7 +9,6 @@ from safetensors.torch import load_file, save_file
 
 import maskov
 import tiny_models
-import tiny_tokenizers
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +97,7 @@ def test_spoilt_folders_are_refused(folder, spoil, said):
 
 
 def test_causal_model_is_refused(tmp_path):
-    folder = tiny_models.build_gpt2(tmp_path, tiny_tokenizers.gpt2())
+    folder = tiny_models.build_gpt2(tmp_path, tiny_models.gpt2())
     assert "is not a masked language model" in refusal(folder)
 
 
@@ -112,7 +111,7 @@ def test_causal_model_is_refused(tmp_path):
     ids=["classifier", "discriminator", "bare-encoder"],
 )
 def test_encoder_without_a_masked_lm_head_is_refused(tmp_path, config_class, model_class):
-    tokenizer = tiny_tokenizers.bert()
+    tokenizer = tiny_models.bert()
     config = config_class(
         vocab_size=len(tokenizer),
         hidden_size=8,
@@ -128,7 +127,7 @@ def test_encoder_without_a_masked_lm_head_is_refused(tmp_path, config_class, mod
 
 def test_tokenizer_without_a_mask_is_refused(folder, tmp_path):
     other = tmp_path / "other"
-    tiny_tokenizers.gpt2().save_pretrained(other)
+    tiny_models.gpt2().save_pretrained(other)
     (other / "config.json").write_text('{"model_type": "gpt2"}')
     assert "no mask token" in refusal(folder, tokenizer=str(other))
 

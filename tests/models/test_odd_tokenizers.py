@@ -9,7 +9,6 @@ import pytest
 
 import maskov
 import tiny_models
-import tiny_tokenizers
 from maskov import ModelError
 
 
@@ -52,7 +51,7 @@ def test_a_tokenizer_larger_than_the_model_is_refused(words, copy, tmp_path, cal
 
 
 def test_a_tokenizer_larger_than_a_causal_model_is_refused(tmp_path):
-    folder = tiny_models.build_gpt2(tmp_path / "judge", tiny_tokenizers.gpt2())
+    folder = tiny_models.build_gpt2(tmp_path / "judge", tiny_models.gpt2())
     _edit(folder, _larger)
     with pytest.raises(ModelError, match="has tokens up to"):
         maskov.Autoregressive(str(folder)).models()

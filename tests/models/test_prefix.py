@@ -7,8 +7,8 @@ import maskov
 from maskov import Norm
 from maskov.errors import InputError
 from maskov.models.base import Queries
+from maskov.models.packed import PickledModel
 from maskov.models.scorer import Scorer
-from maskov.models.serialization import PickledModel
 from maskov.scoring import score_texts
 from maskov.types import Sequences
 from small import tiny_bert

@@ -6,7 +6,6 @@ import pytest
 
 import maskov
 import tiny_models
-import tiny_tokenizers
 from maskov import shipped
 
 ABOUT = {
@@ -29,7 +28,7 @@ def pretrained(tmp_path_factory):
     """A folder with a masked model and a judge, as the package ships them."""
     root = tmp_path_factory.mktemp("pretrained")
     describe(tiny_models.build("bert", root / "wiki-small"), kind="masked", default=True)
-    judge = tiny_models.build_gpt2(root / "wiki-judge", tiny_tokenizers.gpt2())
+    judge = tiny_models.build_gpt2(root / "wiki-judge", tiny_models.gpt2())
     describe(judge, kind="causal", default=True)
     (root / "__pycache__").mkdir()
     return root
@@ -170,15 +169,6 @@ def test_the_command_lists_them(root, call):
     out = call("models")[1]
     assert "wiki-small (default)" in out
     assert "22.9 MiB" in out
-
-
-def test_the_command_lists_the_built_in_ones_alone(nothing, call):
-    out = call("models", "--json")[1]
-    lines = [json.loads(line) for line in out.splitlines()]
-    assert [(line["name"], line["default"]) for line in lines] == [
-        ("untrained", True),
-        ("counterexample", False),
-    ]
 
 
 def test_the_judge_that_comes_with_the_package_is_the_default(root, call, tmp_path):

@@ -11,9 +11,8 @@ from maskov.config import ModelSource, from_json, to_json
 from maskov.errors import InputError
 from maskov.models.base import Queries
 from maskov.models.checkpoint import fingerprint, forbidden_ids
-from maskov.models.packed import FLOOR, without_smoothing
+from maskov.models.packed import FLOOR, PickledModel, without_smoothing
 from maskov.models.scorer import Scorer
-from maskov.models.serialization import PickledModel
 from maskov.types import Sequences
 from small import tiny_bert
 from tiny_models import FAMILIES, build, texts_for

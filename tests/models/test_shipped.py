@@ -109,21 +109,11 @@ def test_its_tokens_are_those_of_the_default_model():
     assert (FOLDER / name).read_bytes() == (shipped.ROOT / "wiki-small" / name).read_bytes()
 
 
-def test_the_command_lists_it(call):
-    rows = [json.loads(line) for line in call("models", "--json")[1].splitlines()]
-    assert ("wiki-genre", "classifier") in [(row["name"], row["kind"]) for row in rows]
-
-
 def test_news_and_articles_are_told_apart(model):
     assert probability(model, "news", NEWS) > 0.9
     assert probability(model, "encyclopedia", ARTICLE) > 0.9
     both = probability(model, "news", NEWS) + probability(model, "encyclopedia", NEWS)
     assert both == pytest.approx(1, abs=1e-6)
-
-
-def test_a_wrong_label_is_refused_with_those_that_exist(model):
-    with pytest.raises(maskov.InputError, match=r"no label 'sport'; it has encyclopedia, news\."):
-        probability(model, "sport", NEWS)
 
 
 def test_models_of_other_kinds_are_refused():

@@ -33,13 +33,6 @@ def test_found_by_pair_and_small_enough(kind, name, pair):
     assert all(f"{value:.1f}" in card for value in about["quality"].values())
 
 
-def test_an_unknown_pair_is_refused_with_those_there_are():
-    with pytest.raises(
-        maskov.ModelError, match="no model translates 'fr-en'; use one of de-en, ro-en"
-    ):
-        shipped.model_for("fr-en", "translation")
-
-
 @pytest.mark.parametrize(
     ("pair", "source", "text"),
     [

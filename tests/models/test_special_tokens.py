@@ -7,7 +7,7 @@ from transformers import AutoTokenizer
 import maskov
 import tiny_models
 from plain_energies import site_terms
-from tiny_tokenizers import AMINO_ACIDS, WORDS
+from tiny_models import AMINO_ACIDS, WORDS
 
 # By spelling, so that the list does not repeat the rule it checks.
 NEVER = {

@@ -1,7 +1,5 @@
 """Known families are read from their files as transformers reads them, without importing it."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -15,10 +15,9 @@ from torch.nn import functional
 
 import maskov
 from maskov.errors import ModelError
-from maskov.models.conditional import checkpoint
-from maskov.models.conditional.checkpoint import FILE, Merges
-from maskov.models.conditional.model import ConditionalModel
-from maskov.models.tokens import forbidden_tokens
+from maskov.models.conditional import ConditionalModel
+from maskov.models.network import load_translation
+from maskov.models.tokens import MERGES_FILE, Merges, forbidden_tokens
 from tiny_fairseq import (
     DECODERS,
     ENCODERS,
@@ -40,7 +39,7 @@ def converted(path, dtype=torch.float32):
     """Convert a model and load what was written."""
     with tempfile.TemporaryDirectory() as out:
         convert(path, Path(out))
-        return checkpoint.load(Path(out), CPU, dtype)
+        return load_translation(Path(out), CPU, dtype)
 
 
 class Reference:
@@ -303,7 +302,7 @@ OLDER = "l o\nlo w\nr </w>\ne r</w>\n"  # keeps the end apart
 def test_words_are_cut_as_by_hand(tmp_path, codes, cut):
     write(tmp_path, codes=codes)
     convert(tmp_path, tmp_path / "out")
-    for file in (tmp_path / "ende.code", tmp_path / "out" / FILE):
+    for file in (tmp_path / "ende.code", tmp_path / "out" / MERGES_FILE):
         merges = Merges.read(file)
         for pieces in cut.split(" | "):
             assert merges.split(pieces.replace("@@ ", "")) == pieces.split()
@@ -318,12 +317,15 @@ def test_text_is_cut_and_joined_again(tmp_path):
     assert tokenizer.decode(ids) == text
     assert tokenizer([text, "low"])["input_ids"] == [ids, ids[:1]]
     # The merge exists, its result is not in the dictionary.
-    assert tokenizer.encode("lower") == [tokenizer.get_vocab()["lo@@"], tokenizer.unk_token_id]
+    assert tokenizer("lower")["input_ids"] == [
+        tokenizer.get_vocab()["lo@@"],
+        tokenizer.unk_token_id,
+    ]
     # A mask is found where it touches a word, too.
-    assert tokenizer.encode("low<mask>.") == tokenizer.encode("low <mask> .")
+    assert tokenizer("low<mask>.")["input_ids"] == tokenizer("low <mask> .")["input_ids"]
     assert len(tokenizer) == VOCABULARY
-    assert copy.deepcopy(tokenizer).encode(text) == ids
-    assert pickle.loads(pickle.dumps(tokenizer)).encode(text) == ids
+    assert copy.deepcopy(tokenizer)(text)["input_ids"] == ids
+    assert pickle.loads(pickle.dumps(tokenizer))(text)["input_ids"] == ids
 
 
 def test_the_command_writes_a_model_that_maskov_loads(tmp_path, capsys):
@@ -351,7 +353,7 @@ def test_a_model_is_converted_again_only_when_a_file_has_changed(tmp_path):
     write(fairseq, codes=NEWER)
     second = convert_once(fairseq, cache)
     assert second != first
-    assert (second / FILE).exists()
+    assert (second / MERGES_FILE).exists()
     (fairseq / "dict.en.txt").write_text("a 1\n")
     with pytest.raises(ModelError):
         convert_once(fairseq, cache)

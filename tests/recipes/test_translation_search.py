@@ -9,9 +9,9 @@ from recipes.translation.corpus import Batch
 from recipes.translation.losses import causal_loss
 from recipes.translation.train import initialise
 
-from maskov.models.conditional.network import SpecialTokens, TranslationNetwork, TranslationShape
-from maskov.translation import autoregressive as searching
-from maskov.translation.autoregressive import _Beams, search
+from maskov.models import autoregressive as searching
+from maskov.models.autoregressive import _Beams, search
+from maskov.models.network import SpecialTokens, TranslationNetwork, TranslationShape
 
 PAD, BEGIN, END = 0, 1, 2
 MARKS = SpecialTokens(PAD, BEGIN, END, mask=PAD)

@@ -15,8 +15,12 @@ from recipes.translation import distil, train
 from recipes.translation.corpus import Batch, Pairs, Side
 from recipes.translation.losses import Masking, causal_loss, masked_loss
 
-from maskov.models.conditional.checkpoint import load
-from maskov.models.conditional.network import SpecialTokens, TranslationNetwork, TranslationShape
+from maskov.models.network import (
+    SpecialTokens,
+    TranslationNetwork,
+    TranslationShape,
+    load_translation,
+)
 
 CPU = torch.device("cpu")
 PAD, BEGIN, END, MASK = 0, 1, 2, 4
@@ -216,7 +220,7 @@ def test_from_pairs_to_a_twin_that_translates_and_back(toy, tmp_path, capsys):
     assert all(set(str(line)) <= set("xy0123456789 ") for line in found)
     _train("masked", toy, tmp_path / "masked", 60, "--targets", "distilled", "--most", "40",
            "--noisy", "0.3")  # fmt: skip
-    assert not load(tmp_path / "masked" / "model", CPU, torch.float32)[0].shape.causal
+    assert not load_translation(tmp_path / "masked" / "model", CPU, torch.float32)[0].shape.causal
 
 
 @pytest.mark.usefixtures("_forked")

@@ -270,7 +270,7 @@ def test_another_record_is_noticed():
         store = Store(run.manifest)
         for epoch in range(5):
             store.write_rows(0, epoch, {key: rows[epoch] for key, rows in run.traces.items()})
-        trace = store.array(name)
+        trace = store.traces()[name]
         trace[4, 1, 2] = not trace[4, 1, 2] if name == "rejected" else (trace[4, 1, 2] + 1) % 5 + 6
         changed = Replayer(Run(store), MODEL)
         assert not changed.epoch(1, 4).agrees

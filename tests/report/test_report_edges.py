@@ -67,8 +67,8 @@ def test_mask_predict_and_runs_without_traces_of_positions(monkeypatch):
     kernel = Gibbs(Site(MaskedConditional(), LowestConfidence(3)))
     run = maskov.sample(tiny_bert(), kernel, Schedule(epochs=3), chains=2, length=4)
     assert every_format(run)["runs"][0]["positions"] is None
-    plain = small_run(chains=2, epochs=25)
     monkeypatch.setattr("maskov.runs.store._MOST_PLACES", 1)
+    plain = small_run(chains=2, epochs=25)
     (told,) = every_format(plain)["runs"]
     assert told["positions"] is None
     assert told["correlations"]
@@ -96,7 +96,7 @@ def drawn(chains: int, epochs: int) -> Run:
 
 def test_huge_runs_are_capped_and_say_so():
     run = drawn(chains=100_000, epochs=6)
-    run.store.write_samples(0, small_run().samples * 1000)
+    run.store.write_samples(small_run().samples * 1000)
     report = build([run])
     (told,) = report["runs"]
     assert len(told["shown_chains"]) == MOST_CHAINS

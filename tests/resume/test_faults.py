@@ -212,14 +212,14 @@ def test_a_run_too_large_to_trace_its_tokens_survives_a_stop(tmp_path, monkeypat
     assert sample(MODEL, KERNEL, **SETTINGS).samples == samples
     folder = tmp_path / "run"
     _stopped(folder)
-    assert not (folder / "traces" / "tokens.npy").exists()
     assert not resume(folder, MODEL).damaged
     assert Run.open(folder).samples == samples
-    content = bytearray((folder / "traces" / "kept.npy").read_bytes())
+    assert "tokens" not in Run.open(folder).traces
+    content = bytearray((folder / "tokens.npy").read_bytes())
     content[-1] ^= 1
-    (folder / "traces" / "kept.npy").write_bytes(content)
+    (folder / "tokens.npy").write_bytes(content)
     run = resume(folder, MODEL)
-    assert folder / "traces" / "kept.npy" in run.damaged
+    assert folder / "tokens.npy" in run.damaged
     assert run.samples == samples
 
 
@@ -385,7 +385,7 @@ def test_files_of_the_user_are_never_taken_for_leftovers(name, tmp_path):
 
 def test_what_a_cut_off_creation_left_behind_can_be_used_again(tmp_path):
     folder = tmp_path / "run"
-    (folder / "traces").mkdir(parents=True)
+    folder.mkdir()
     (folder / "lock").touch()
     (folder / "manifest.json.tmp").write_text("{")
     assert len(sample(MODEL, Gibbs(), out=folder, **SETTINGS).samples) == 12

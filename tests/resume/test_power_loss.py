@@ -99,8 +99,9 @@ def test_power_is_lost_at_any_moment(whole, tmp_path, monkeypatch):
     for copy in left:
         run = Run.open(copy)
         closed.append(run.store.closed)
-        steps = run.traces["steps"]
-        assert (steps[: closed[-1]] > 0).all(), "a checkpoint promises rows that are not there"
+        if closed[-1]:
+            steps = run.traces["steps"][: closed[-1]]
+            assert (steps > 0).all(), "a checkpoint promises rows that are not there"
     assert sorted(closed) == closed
     assert set(closed) == set(range(6))
     for copy in left[:: len(left) // 6]:

@@ -214,7 +214,7 @@ CASES = {
     ),
     "replicas": Case(
         under(ContainsWords(("red",))),
-        {"length": 4, "replicas": 2},
+        {"length": 4, "replicas": (1.0, 0.8)},
         all_samples(lambda words: "red" in words),
     ),
     "a ladder": Case(
@@ -383,7 +383,7 @@ def test_rounds_of_a_gpu_leave_checkpoints_that_are_gone_on_from(name, tmp_path,
         monkeypatch.setattr(Scorer, "slots_for", lambda *_: CASES[name].slots)
 
     def run(folder: Path, **more) -> Run:
-        settings = COMMON | {"schedule": Schedule(6), "chains": 7, "length": (3, 9)} | more
+        settings = COMMON | {"schedule": Schedule(4), "chains": 5, "length": (3, 7)} | more
         return maskov.sample(MODEL, CASES[name].kernel, out=folder, **settings)
 
     run(tmp_path / "whole")

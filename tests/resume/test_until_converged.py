@@ -106,13 +106,13 @@ def test_the_same_chains_as_a_run_of_so_many_epochs(whole):
 def test_a_damaged_trace_of_a_run_that_ended_early_is_made_again(whole, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(whole.store.path, copy)
-    trace = np.load(copy / "traces" / "energy_raw.npy")
-    trace[3, 4] += 1
-    np.save(copy / "traces" / "energy_raw.npy", trace)
+    traces = np.load(copy / "traces.npy")
+    traces["energy_raw"][3, 4] += 1
+    np.save(copy / "traces.npy", traces)
     assert "`maskov resume" in maskov.Run.open(copy).diagnose().notes[0]
     run = maskov.resume(copy, TABLE)
-    assert copy / "traces" / "energy_raw.npy" in run.damaged
-    assert "in epoch 4 does not fit the run of the chains" in run.recovered[0]
+    assert copy / "traces.npy" in run.damaged
+    assert "(1 epoch, from epoch 4 on) do not fit the run" in run.recovered[0]
     assert files(copy) == files(whole.store.path)
     assert manifest_of(copy) == manifest_of(whole.store.path)
 

@@ -29,10 +29,7 @@ def shares(energy, tuning, temperature):
 
 @pytest.mark.parametrize(
     ("energy", "temperature"),
-    [
-        (Norm() + Length(3.0, 0.5), 1.0),
-        pytest.param(Raw(), 0.5, marks=pytest.mark.slow),
-    ],
+    [(Norm() + Length(3.0, 0.5), 1.0), pytest.param(Raw(), 0.5, marks=pytest.mark.slow)],
 )
 def test_lengths_are_about_even_however_short_an_epoch_is(energy, temperature):
     """Within twice the factor that visits of the discarded chains kept; an epoch has two steps."""

@@ -33,7 +33,7 @@ LAYERS = [
     ["arguments"],
     ["api"],
     ["plan"],
-    ["likelihood", "sampling", "scoring"],
+    ["likelihood", "scoring"],
     ["rewriting", "translation"],
     ["public"],
     ["cli"],

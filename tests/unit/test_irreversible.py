@@ -4,13 +4,7 @@ import numpy as np
 import pytest
 
 import maskov
-from maskov import (
-    MaskedConditional,
-    Metropolis,
-    Norm,
-    Schedule,
-    Sweep,
-)
+from maskov import MaskedConditional, Metropolis, Norm, Schedule, Sweep
 from maskov.models.scorer import Scorer
 from maskov.moves import Site
 from maskov.random import CounterRng

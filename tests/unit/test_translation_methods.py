@@ -20,8 +20,8 @@ from maskov import (
     mask_predict,
     translate,
 )
+from maskov.models import autoregressive as writing
 from maskov.moves import Site
-from maskov.translation import autoregressive as writing
 from maskov.translation.api import energies_of, run_method, translations_of
 from maskov.translation.methods import METHODS, energy_per_token, least_risk, lowest
 from tiny_translation import SOURCES, conditional, plain_energies, plain_logits, twin

@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 
 from maskov.ui.viewer import server as server_module
 from maskov.ui.viewer.runs import Player, RunList
-from web_server import ThreadServer
+from view_runs import ThreadServer
 
 HEAD = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 

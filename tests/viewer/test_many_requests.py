@@ -11,8 +11,7 @@ import pytest
 from maskov.runs import rebuild
 from maskov.ui.viewer.runs import Player, RunList, id_of
 from maskov.ui.viewer.server import create_app
-from view_runs import make_run
-from web_server import ThreadServer
+from view_runs import ThreadServer, make_run
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,7 @@ from maskov.ui.viewer import runs as runs_module
 from maskov.ui.viewer.live import LiveRuns
 from maskov.ui.viewer.runs import Player, RunList, id_of
 from maskov.ui.viewer.server import create_app
-from view_runs import make_run
-from web_server import ThreadServer
+from view_runs import ThreadServer, make_run
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +65,7 @@ def unix_socket(path):
 
 @pytest.mark.parametrize("make", [pipe, device, unix_socket])
 @pytest.mark.parametrize(
-    "name", ["samples.jsonl", "traces/steps.npy", "traces/tokens.npy", "checkpoints/00000-0"]
+    "name", ["samples.jsonl", "traces.npy", "tokens.npy", "checkpoints/00000-0"]
 )
 def test_what_is_no_file_is_told_and_not_read(server, runs, name, make):
     (runs / "odd" / name).unlink(missing_ok=True)
@@ -82,8 +81,8 @@ def test_what_is_no_file_is_told_and_not_read(server, runs, name, make):
     assert server.get(f"/report?id={odd}")[0] == 422
     # Once it is mended, it is read again.
     (runs / "odd" / name).unlink()
-    shutil.copy(runs / "good" / "samples.jsonl", runs / "odd" / "samples.jsonl")
-    shutil.copytree(runs / "good" / "traces", runs / "odd" / "traces", dirs_exist_ok=True)
+    for file in ("samples.jsonl", "traces.npy", "tokens.npy"):
+        shutil.copy(runs / "good" / file, runs / "odd" / file)
     lines = {line["name"]: line for line in told(server, "/api/runs")[1]}
     assert "error" not in lines["odd"]
 

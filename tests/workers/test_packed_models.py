@@ -7,8 +7,8 @@ import torch
 
 import maskov
 from maskov.errors import InputError
+from maskov.models.packed import PickledModel
 from maskov.models.scorer import Scorer
-from maskov.models.serialization import PickledModel
 from maskov.types import Sequences
 from small import random_table, tiny_bert
 from tiny_models import build

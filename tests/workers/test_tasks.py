@@ -3,16 +3,7 @@
 import pytest
 import torch
 
-from maskov import (
-    Gibbs,
-    Metropolis,
-    Norm,
-    Raw,
-    Schedule,
-    Workers,
-    resume,
-    sample,
-)
+from maskov import Gibbs, Metropolis, Norm, Raw, Schedule, Workers, resume, sample
 from maskov.cli import main
 from maskov.errors import InputError, Interrupted
 from maskov.models import scorer

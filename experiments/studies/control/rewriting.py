@@ -16,8 +16,8 @@ from maskov.energies.networks import Loading
 from maskov.kernels.registry import parse_moves
 from maskov.models import choose_device, load
 from maskov.moves import MaskedConditional, Span
+from maskov.plan import execute
 from maskov.rewriting import Rewriter
-from maskov.sampling import execute
 
 LABELS = ("negative", "positive")
 PICKS = ("lowest", "last")

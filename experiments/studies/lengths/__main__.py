@@ -46,13 +46,13 @@ from maskov.energies.networks import Loading
 from maskov.errors import InputError
 from maskov.evaluation.translation import compare
 from maskov.models import choose_device, device_name, load
+from maskov.models.autoregressive import AutoregressiveTranslator
 from maskov.models.checkpoint import weights_hash
-from maskov.models.conditional.model import ConditionalModel, choose_lengths, source_ids
+from maskov.models.conditional import ConditionalModel, choose_lengths, source_ids
 from maskov.models.scorer import Scorer
 from maskov.runs.files import write_atomically
 from maskov.shipped import folder_of, model_for
 from maskov.translation.api import drafts_of, energies_of, run_method
-from maskov.translation.autoregressive import AutoregressiveTranslator
 from maskov.translation.methods import TranslationMethod
 from maskov.types import Sample, Sequences
 from maskov.workers import Workers

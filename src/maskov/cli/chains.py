@@ -54,8 +54,8 @@ def _run(given: dict[str, Any], json: bool, quiet: bool) -> None:
 @command_of(api.resume)
 def resume(given: dict[str, Any], json: Json = False, quiet: Quiet = False) -> None:
     """Continue a run that was stopped, from its last checkpoint."""
+    from maskov.plan import plan_of_folder
     from maskov.runs import Run
-    from maskov.sampling import plan_of_folder
 
     found = plan_of_folder(**given)
     if isinstance(found, Run):
@@ -115,8 +115,8 @@ def _left(given: dict[str, Any], command: str) -> Callable[[], str]:
 
 def _carry_out(plan: Plan, json: bool, quiet: bool) -> None:
     """Carry out a plan and print what comes of it."""
+    from maskov.plan import execute
     from maskov.runs.rebuild import own_parts
-    from maskov.sampling import execute
 
     config = plan.manifest.config
 

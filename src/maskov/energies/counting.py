@@ -30,7 +30,7 @@ from maskov.energies.base import Energy, Sum
 from maskov.energies.networks import contents, references
 from maskov.errors import InputError
 from maskov.models.base import MaskedModel
-from maskov.models.conditional.model import ConditionalModel
+from maskov.models.conditional import ConditionalModel
 from maskov.parts import written
 from maskov.types import Float, Int, Sequences, Tensor
 

@@ -12,10 +12,10 @@ from maskov.energies.base import Energy, Norm, Raw
 from maskov.energies.networks import Loading, check_lengths, refuse_nan
 from maskov.errors import InputError
 from maskov.models import load
+from maskov.models.autoregressive import AutoregressiveTranslator
 from maskov.models.base import MaskedModel, coarse
 from maskov.models.checkpoint import translation_folder
-from maskov.models.conditional.autoregressive import AutoregressiveModel
-from maskov.models.conditional.model import ConditionalModel, Sources
+from maskov.models.conditional import ConditionalModel, Sources
 from maskov.models.scorer import Scorer
 from maskov.parts import quoted
 from maskov.types import Float, Sequences, Tensor
@@ -117,10 +117,10 @@ class AutoregressiveTranslation(Energy):
         self._checked: MaskedModel | None = None
 
     @cached_property
-    def _model(self) -> AutoregressiveModel:
+    def _model(self) -> AutoregressiveTranslator:
         folder = translation_folder(self.name) or Path(self.name)
         device = torch.device(self._loading.device)
-        return AutoregressiveModel.load(folder, device, self.name, self._dtype)
+        return AutoregressiveTranslator.load(folder, device, self.name, self._dtype)
 
     def __call__(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
         """Return −log p of each translation, its end included."""

@@ -7,11 +7,10 @@ from pathlib import Path
 import torch
 
 from maskov.errors import InputError
-from maskov.models.antibody import load_antibody
 from maskov.models.base import PRECISIONS, MaskedModel, Queries, adapted, weights_of
-from maskov.models.builtin import TabularModel, counterexample, untrained
+from maskov.models.builtin import TabularModel, counterexample, load_antibody, untrained
 from maskov.models.checkpoint import LOADING, translation_folder
-from maskov.models.conditional.model import ConditionalModel
+from maskov.models.conditional import ConditionalModel
 from maskov.models.huggingface import HuggingFaceModel
 from maskov.models.packed import check_smoothing
 from maskov.shipped import PACKAGES, default_judge, default_model, source_of

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import copy
+import io
+import pickle
+import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from maskov.encoders import Encoder, LMHead, Packed, Reading, TokenLayout, Uniform
 from maskov.errors import InputError, ModelError
-from maskov.models.base import MaskedModel, Queries, coarse
-from maskov.models.checkpoint import fingerprint, forbidden_ids
+from maskov.models.base import MaskedModel, Queries, adapted, coarse
+from maskov.models.checkpoint import ALIGNMENT, fingerprint, forbidden_ids
 from maskov.models.tokens import token_ids
 from maskov.types import Bool, Float, Int, Tensor
 
@@ -332,3 +337,81 @@ class PackedModel(MaskedModel):
                 passes.ids, passes.position, layout, passes.query, several, self.reading(source)
             )
             return self.project(states)
+
+
+@dataclass(frozen=True)
+class PickledModel:
+    """A pickled model without its tensors, and the tensors as bytes, for other processes.
+
+    Weights become numpy arrays, which a cluster's object store shares between the processes of a
+    machine; the rest is small. The receiver rebuilds the model on its own device, as if loaded
+    there.
+    """
+
+    pickled: bytes
+    arrays: list[npt.NDArray[np.uint8]]
+
+    @classmethod
+    def of(cls, model: MaskedModel) -> PickledModel:
+        """Pickle a model, which stays as it is."""
+        file, buffers = io.BytesIO(), list[pickle.PickleBuffer]()
+        try:
+            _Pickler(file, 5, buffer_callback=buffers.append).dump(_parts(model))
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise InputError(
+                f"'{model.name}' cannot be sent to other processes ({error}); run it without "
+                "workers."
+            ) from error
+        return cls(file.getvalue(), [np.frombuffer(one.raw(), np.uint8) for one in buffers])
+
+    def unpack(self, device: torch.device) -> MaskedModel:
+        """Rebuild the model on a device."""
+        parts = pickle.loads(self.pickled, buffers=self.arrays)
+        if isinstance(parts, MaskedModel):
+            return parts
+        kind, (checkpoint, *others), caution, changes, texts = parts
+        plain: MaskedModel = kind(checkpoint.to(device), *others)
+        plain.caution = caution
+        model = adapted(plain, *changes)
+        return model.given(texts) if texts else model  # type: ignore[attr-defined]
+
+
+def _parts(model: MaskedModel) -> Any:
+    """Return a model as it is, or what it is built from."""
+    exact = model.exact or model
+    # A class of somebody else's may be built in any way.
+    if not isinstance(exact, PackedModel) or not type(exact).__module__.startswith("maskov."):
+        return model
+    sources = getattr(exact, "sources", None)
+    return (
+        type(exact),
+        (exact.checkpoint, exact.tokenizer, exact.name),
+        exact.caution,
+        (exact.prefix, exact.extra_letters, exact.remove_smoothing, model.precision),
+        sources and sources.texts,
+    )
+
+
+class _Pickler(pickle.Pickler):
+    def reducer_override(self, value: Any) -> Any:
+        """Store tensors as arrays, which are out of band; a tensor used twice is stored once."""
+        if not isinstance(value, Tensor):
+            return NotImplemented
+        tensor = value.detach().cpu().contiguous()
+        array = tensor.flatten().view(torch.uint8).numpy()
+        parameter = isinstance(value, torch.nn.Parameter)
+        return _tensor, (array, tensor.dtype, tuple(tensor.shape), parameter)
+
+
+def _tensor(
+    array: npt.NDArray[np.uint8], dtype: torch.dtype, shape: Sequence[int], parameter: bool
+) -> Tensor:
+    """Return a tensor; arrays in shared memory are used without a copy."""
+    with warnings.catch_warnings():
+        # Shared memory is read-only, and nothing writes to weights.
+        warnings.filterwarnings("ignore", message=".*not writable.*")
+        flat = torch.from_numpy(array)
+    if flat.data_ptr() % ALIGNMENT:
+        flat = flat.clone()
+    tensor = flat.view(dtype).view(shape)
+    return torch.nn.Parameter(tensor, False) if parameter else tensor

@@ -137,8 +137,9 @@ class Coordinator:
         """Go on to the end; save on the way, and when stopped."""
         self._pool = pool
         told = False
-        for epoch in self.store.restore_samples(self.closed):
-            self.store.write_samples(epoch, self._samples(epoch))
+        self.store.begin_samples()
+        for epoch in self.store.sampled(self.closed):
+            self.store.write_samples(self._samples(epoch))
         for note in self.store.recovered:
             self._note(note)
         try:
@@ -160,6 +161,7 @@ class Coordinator:
             self._save_all()
             raise
         self._save_all()
+        self.store.end_samples()
 
     def _note(self, text: str) -> None:
         if self.listener is not None:
@@ -254,7 +256,7 @@ class Coordinator:
             if epoch + 1 in self._checks:
                 self._check(epoch + 1)
             if epoch in self.store.sampled(epoch + 1):
-                self.store.write_samples(epoch, self._samples(epoch))
+                self.store.write_samples(self._samples(epoch))
             self.closed = epoch + 1
             if self.listener is not None:
                 self.listener.epoch_ended(epoch, self.store.row(epoch), self.passes)
@@ -279,8 +281,8 @@ class Coordinator:
         model, store, lines = self.model, self.store, self.manifest.inputs.names
         experts = self.manifest.experts
         names = ("energy_target", "expert_energy") if experts else ()
-        columns = [store.array(name)[epoch].tolist() for name in (
-            "lengths", "energy_raw", "energy_norm", *names)]  # fmt: skip
+        row = store.row(epoch)
+        columns = [row[name].tolist() for name in ("lengths", "energy_raw", "energy_norm", *names)]
         rows = zip(store.tokens(epoch).tolist(), *columns, strict=True)
         for chain, (tokens, length, raw, norm, *rest) in enumerate(rows):
             ids = tokens[:length]
@@ -292,16 +294,16 @@ class Coordinator:
             yield Sample(
                 chain, epoch, text, words, ids, raw, norm, template, energies,
                 None if lines is None else lines[template],
-                self._mutations(chain, words), *self._particle(chain, epoch),
+                self._mutations(chain, words), *self._particle(chain, row),
             )  # fmt: skip
 
-    def _particle(self, chain: int, epoch: int) -> tuple[int, float, int] | tuple[()]:
+    def _particle(self, chain: int, row: Traces) -> tuple[int, float, int] | tuple[()]:
         """Return the population of a chain, its weight there and its ancestor, if it is in one."""
         count = self.manifest.particles
         if not count:
             return ()
         # Those that were drawn again by their weights all have the same.
-        return chain // count, 1 / count, int(self.store.array("ancestor")[epoch, chain])
+        return chain // count, 1 / count, int(row["ancestor"][chain])
 
     def _mutations(self, chain: int, tokens: list[str]) -> list[str] | None:
         """Return where a chain of a fixed length differs from the record that it started from."""

@@ -8,23 +8,19 @@ any moment leaves the old or the new content, never half.
 from __future__ import annotations
 
 import fcntl
-import io
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from math import prod
+from io import BufferedReader
 from pathlib import Path
-from typing import IO, Any
-
-import numpy as np
-import numpy.typing as npt
+from typing import IO
 
 from maskov.errors import RunError
 
-# The most bytes of a manifest and the like, of one line, and of the header of an array.
-MOST_BYTES, MOST_LINE, _MOST_HEADER = 2**28, 2**24, 2**12
+# The most bytes of a manifest and the like.
+MOST_BYTES = 2**28
 _KINDS = {
     stat.S_IFIFO: "a named pipe",
     stat.S_IFSOCK: "a socket",
@@ -60,7 +56,7 @@ def check_folder(folder: Path) -> None:
 # Reading.
 
 
-def open_regular(path: Path) -> IO[bytes]:
+def open_regular(path: Path) -> BufferedReader:
     """Open a regular file for reading; refuse anything else without waiting for it."""
     _check_kind(path, path.stat())
     return path.open("rb")
@@ -75,41 +71,6 @@ def read_text(path: Path) -> str:
                 "right file there."
             )
         return file.read(MOST_BYTES).decode("utf-8")
-
-
-def read_lines(path: Path, most: int) -> Iterator[str]:
-    """Yield the lines of a file; more than `most`, or a longer one than any run writes, are damage.
-
-    Damage is a `ValueError`.
-    """
-    with open_regular(path) as file:
-        for number in range(1, most + 2):
-            line = file.readline(MOST_LINE + 1)
-            if not line:
-                return
-            if len(line) > MOST_LINE:
-                raise ValueError(f"line {number} has more than {MOST_LINE >> 20} MiB")
-            if number > most:
-                raise ValueError(f"there are more than {most} lines")
-            yield line.decode("utf-8")
-
-
-def map_array(
-    path: Path, shape: tuple[int, ...], kind: type[np.generic]
-) -> np.memmap[Any, np.dtype[Any]]:
-    """Map the array in a file, whose `offset` is where it begins; refuse any other than this one.
-
-    A header may promise more than there is, or than memory holds. What is damaged is a `ValueError`
-    or, since a header fails in a dozen ways, any other exception.
-    """
-    with open_regular(path) as file:
-        start = io.BytesIO(file.read(_MOST_HEADER))
-        if np.lib.format.read_magic(start) != (1, 0):
-            raise ValueError(f"{path.name} is of another format")
-        if np.lib.format.read_array_header_1_0(start) != (shape, False, np.dtype(kind)):
-            raise ValueError(f"{path.name} is not of this run")
-        check_size(file, start.tell() + prod(shape) * np.dtype(kind).itemsize)
-        return np.memmap(file, kind, "r", start.tell(), shape)
 
 
 def check_size(file: IO[bytes], expected: int) -> None:
@@ -135,24 +96,16 @@ def open_to_write(path: Path, flags: int = 0) -> IO[bytes]:
     return open(path, "r+b", opener=lambda name, _: os.open(name, flags, 0o644))
 
 
-def write_new(path: Path, content: bytes | npt.NDArray[Any]) -> None:
-    """Write a file, in place of any other of its name, and force it to disk."""
-    with suppress(FileNotFoundError):
-        os.unlink(path)
-    with open_to_write(path, os.O_CREAT | os.O_EXCL) as file:
-        if isinstance(content, bytes):
-            file.write(content)
-        else:
-            np.save(file, content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def write_atomically(path: Path, content: bytes) -> None:
+def write_atomically(path: Path, content: bytes | Iterable[bytes]) -> None:
     """Write to a temporary file beside `path`, force it to disk, and rename it into place."""
     temporary = path.with_name(path.name + ".tmp")
+    with suppress(FileNotFoundError):  # of a process that was killed
+        os.unlink(temporary)
     try:
-        write_new(temporary, content)
+        with open_to_write(temporary, os.O_CREAT | os.O_EXCL) as file:
+            file.writelines([content] if isinstance(content, bytes) else content)
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError:
         temporary.unlink(missing_ok=True)

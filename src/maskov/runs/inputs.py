@@ -11,7 +11,7 @@ from maskov.energies import Norm
 from maskov.errors import InputError, refuse
 from maskov.fasta import Record, spelled, with_blanks
 from maskov.models import MaskedModel
-from maskov.models.conditional.model import (
+from maskov.models.conditional import (
     DRAFTED,
     SEARCHED,
     ConditionalModel,

@@ -22,12 +22,12 @@ from maskov.energies.counting import (
     parse_table,
 )
 from maskov.energies.other_models import AutoregressiveTranslation, no_sources
-from maskov.errors import InputError
+from maskov.errors import InputError, refuse
 from maskov.execution.loop import kernel_at
 from maskov.kernels import Exchange, Kernel
 from maskov.kernels.base import BurnIn
 from maskov.models import MaskedModel
-from maskov.models.conditional.model import ConditionalModel
+from maskov.models.conditional import ConditionalModel
 from maskov.models.scorer import Scorer
 from maskov.random import CounterRng, Rng
 from maskov.runs.manifest import leaves_invariant, resizes, sweeps_of
@@ -145,72 +145,35 @@ def threads(count: int, model: MaskedModel) -> Iterator[None]:
 
 def check_epochs(schedule: Schedule, chains: int, thin: int) -> None:
     """Refuse more epochs than can be traced, and too few to keep a sample."""
-    if chains * schedule.epochs > MOST_TRACED:
+    epochs, burn_in = schedule.epochs, schedule.burn_in
+    refuse(
+        (
+            chains * epochs > MOST_TRACED,
+            f"{chains} chains of {epochs} epochs are more than one run can trace; ask for fewer, "
+            "or for several runs.",
+        ),
+        (
+            thin and burn_in + thin > epochs,
+            f"no sample would be kept: {epochs} epochs with {burn_in} of burn-in never reach "
+            f"--thin {thin}.",
+        ),
+    )
+
+
+def check_kernel(kernel: Kernel, model: MaskedModel) -> None:
+    """Refuse energies that the model cannot have, and an order of positions that come and go."""
+    if kernel.energy is not None and not isinstance(model, ConditionalModel):
+        for _, part in kernel.energy.parts:
+            if isinstance(part, PredictedLength):
+                raise no_length_predictor(model)
+            if isinstance(part, AutoregressiveTranslation):
+                raise no_sources(part, model)
+    # Where lengths change, every step draws its own order.
+    if resizes(kernel) and any(sweep.order != "random" for sweep in sweeps_of(kernel)):
         raise InputError(
-            f"{chains} chains of {schedule.epochs} epochs are more than one run can trace; "
-            "ask for fewer, or for several runs."
+            "positions come and go where lengths change, so they have no order: drop it, or "
+            "the moves that change the length."
         )
-    if thin and schedule.burn_in + thin > schedule.epochs:
-        raise InputError(
-            f"no sample would be kept: {schedule.epochs} epochs with {schedule.burn_in} of "
-            f"burn-in never reach --thin {thin}."
-        )
-
-
-def check_converges(kernel: Kernel, schedule: Schedule, thin: int, trace: str) -> None:
-    """Refuse a run that could never be found to have converged."""
-    if not leaves_invariant(kernel, schedule)[0]:
-        raise InputError(
-            "--until converged needs a fixed target: a kernel that has one, and --burn-in that "
-            "covers a falling --target-temperature and --force-accept."
-        )
-    if thin and not schedule.burn_in:
-        raise InputError(
-            "--thin with --until converged needs --burn-in: samples are written as they are drawn, "
-            "so it must be known which epochs count."
-        )
-    if trace != "every":
-        raise InputError("--until converged needs the energies of every epoch: trace='every'.")
-
-
-def check_references(kernel: Kernel, inputs: Inputs) -> None:
-    """Refuse an energy that compares with the text that a chain started from, if there is none."""
-    energy = kernel.energy
-    if energy is not None and energy.compares and inputs.texts is None:
-        name = next(str(part) for _, part in energy.parts if part.compares)
-        raise InputError(
-            f"the energy '{name}' compares with the text that a chain started from: give texts to "
-            "start from (--start-text)."
-        )
-
-
-def check_comparable(kernel: Kernel, inputs: Inputs, layout: Layout) -> None:
-    """Refuse a run until convergence in which no two chains have the same target."""
-    compares = kernel.energy is not None and kernel.energy.compares
-    alike = inputs.texts is not None and inputs.frozen is None and not compares
-    if max(Counter(_targets(inputs, layout, alike)).values()) == 1:
-        raise InputError(
-            "--until converged compares chains of the same length and template: ask for more "
-            "--chains, or for one --length."
-        )
-
-
-def _targets(inputs: Inputs, layout: Layout, alike: bool) -> list[tuple[int, int]]:
-    """Return the line of the input and the length of each chain; lines may be `alike`."""
-    lengths = [0 if inputs.sampled else len(tokens) for tokens in layout.tokens]
-    lines = [0] * len(lengths) if alike else layout.template
-    return list(zip(lines, lengths, strict=True))
-
-
-def check_translates(kernel: Kernel, model: MaskedModel) -> None:
-    """Refuse energies of translations, if the model does not translate."""
-    if kernel.energy is None or isinstance(model, ConditionalModel):
-        return
-    for _, part in kernel.energy.parts:
-        if isinstance(part, PredictedLength):
-            raise no_length_predictor(model)
-        if isinstance(part, AutoregressiveTranslation):
-            raise no_sources(part, model)
 
 
 def with_prior(
@@ -237,34 +200,72 @@ def with_prior(
     return kernel, "none"
 
 
-def check_prior(kernel: Kernel, layout: Layout) -> None:
-    """Refuse weights that leave out a length which chains may have."""
-    for _, part in kernel.energy.parts if kernel.energy is not None else ():
-        if isinstance(part, LengthPrior):
-            last = part.first + len(part.log_weights) - 1
-            if layout.shortest < part.first or layout.width > last:
-                raise InputError(
-                    f"the length prior has weights for {part.first} to {last} tokens; chains may "
-                    f"have {layout.shortest} to {layout.width}."
-                )
+def check_layout(kernel: Kernel, inputs: Inputs, layout: Layout) -> None:
+    """Refuse an energy that has no value for the sequences of a run."""
+    parts = [] if kernel.energy is None else [part for _, part in kernel.energy.parts]
+    compares = next((str(part) for part in parts if part.compares), None)
+    priors = [part for part in parts if isinstance(part, LengthPrior)]
+    ends = [(prior.first, prior.first + len(prior.log_weights) - 1) for prior in priors]
+    refuse(
+        (
+            compares is not None and inputs.texts is None,
+            f"the energy '{compares}' compares with the text that a chain started from: give texts "
+            "to start from (--start-text).",
+        ),
+        *(
+            (
+                layout.shortest < first or layout.width > last,
+                f"the length prior has weights for {first} to {last} tokens; chains may have "
+                f"{layout.shortest} to {layout.width}.",
+            )
+            for first, last in ends
+        ),
+    )
 
 
-def check_order(kernel: Kernel) -> None:
-    """Refuse an order of positions where lengths change: every step then draws its own."""
-    if resizes(kernel) and any(sweep.order != "random" for sweep in sweeps_of(kernel)):
-        raise InputError(
-            "positions come and go where lengths change, so they have no order: drop it, or "
-            "the moves that change the length."
-        )
-
-
-def check_blocks(kernel: Kernel, schedule: Schedule, layout: Layout) -> None:
-    """Refuse blocks that would not fit into the shortest sequence."""
+def check_schedule(
+    kernel: Kernel,
+    schedule: Schedule,
+    inputs: Inputs,
+    layout: Layout,
+    thin: int,
+    trace: str,
+    until: bool,
+) -> None:
+    """Refuse blocks that do not fit, and a run `until` convergence that could never be found."""
     first = kernel_at(kernel, replace(schedule, force_accept=0), 0)
-    shortest = min(sum(free) for free in layout.free)
     block = max((sweep.block for sweep in sweeps_of(first)), default=1)
-    if block > shortest:
-        raise InputError(
-            f"a block of {block} positions does not fit into the shortest sequence, which "
-            f"has {shortest} free; use a smaller one: site(block=2)."
-        )
+    shortest = min(sum(free) for free in layout.free)
+    # Chains of texts that may change everywhere have one target, whatever text they started from.
+    compares = kernel.energy is not None and kernel.energy.compares
+    alike = inputs.texts is not None and inputs.frozen is None and not compares
+    lines = [0 if alike else line for line in layout.template]
+    lengths = [0 if inputs.sampled else len(tokens) for tokens in layout.tokens]
+    targets = Counter(zip(lines, lengths, strict=True))
+    refuse(
+        (
+            # Translations may be short; a block is then all of one.
+            inputs.sources is None and block > shortest,
+            f"a block of {block} positions does not fit into the shortest sequence, which has "
+            f"{shortest} free; use a smaller one: site(block=2).",
+        ),
+        (
+            until and not leaves_invariant(kernel, schedule)[0],
+            "--until converged needs a fixed target: a kernel that has one, and --burn-in that "
+            "covers a falling --target-temperature and --force-accept.",
+        ),
+        (
+            until and thin and not schedule.burn_in,
+            "--thin with --until converged needs --burn-in: samples are written as they are drawn, "
+            "so it must be known which epochs count.",
+        ),
+        (
+            until and trace != "every",
+            "--until converged needs the energies of every epoch: trace='every'.",
+        ),
+        (
+            until and max(targets.values()) == 1,
+            "--until converged compares chains of the same length and template: ask for more "
+            "--chains, or for one --length.",
+        ),
+    )

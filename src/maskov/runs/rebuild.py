@@ -18,7 +18,7 @@ from maskov.kernels import Exchange, Kernel
 from maskov.kernels.base import BurnIn, energies_of
 from maskov.kernels.registry import energy_name, imported_parts, kernel_from_data, to_data
 from maskov.models import MaskedModel, load
-from maskov.models.conditional.model import ConditionalModel
+from maskov.models.conditional import ConditionalModel
 from maskov.runs.inputs import layout_of
 from maskov.starts import Layout
 

@@ -15,12 +15,15 @@ still chooses where its chains go on from.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 from safetensors import SafetensorError
@@ -36,17 +39,6 @@ from maskov.types import Chains, PartValues, PassCache, Tensor, Traces
 # `lengths`, `rejected`, true where a proposal was rejected, and what happened to its replicas.
 # Where lengths may change, `sizes` are those of the regions.
 Row = dict[str, Tensor]
-
-# The parts of a row that have an entry for each position.
-PLACES = ("tokens", "rejected")
-# The parts that have an entry for each replica or pair of neighbouring replicas of a chain: the
-# energy and the number of the state at each temperature, and which pairs were tested and swapped.
-REPLICAS = ("rung_energy", "rung_replica", "swap_tested", "swap_accepted")
-# The parts that have an entry for each expert of the energy: its value, and how often it was asked.
-EXPERTS = ("expert_energy", "expert_calls")
-# What chains have that are particles: their weights before they were drawn again, and which of the
-# first particles of their population they descend from.
-PARTICLES = ("log_weight", "ancestor")
 
 _NUMBERS = {
     "epoch": int, "end": int, "begun": bool, "other_passes": int, "budget": int, "target": int,
@@ -69,6 +61,10 @@ _KINDS = {
     "F32": torch.float32,
     "F64": torch.float64,
 }
+# What reading a file fails with that is no checkpoint.
+_BROKEN = (
+    OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, SafetensorError,
+)  # fmt: skip
 # What no step of these chains changes.
 _FIXED = ("chain", "source", "beta", "bounds", "reference")
 _FIXED_LENGTH = ("lengths", "free", "region")
@@ -167,13 +163,14 @@ def first_replicas(chains: Chains, replicas: int) -> Chains:
 
 def traces_of(row: Row) -> Traces:
     """Name the columns of a row."""
-    energies = zip(ENERGIES, row["energy"].unbind(1), strict=True)
-    counts = zip(COUNTS, row["counts"][:, : len(COUNTS)].unbind(1), strict=True)
-    named = (*PLACES, *REPLICAS, *EXPERTS, *PARTICLES, "lengths", "sizes")
-    if "expert_energy" in row:
-        row = row | {"expert_calls": row["counts"][:, len(COUNTS) :]}
-    others = ((name, row[name]) for name in named if name in row)
-    return {name: column.cpu().numpy() for name, column in (*energies, *counts, *others)}
+    counts, calls = row["counts"][:, : len(COUNTS)], row["counts"][:, len(COUNTS) :]
+    named = {
+        **dict(zip(ENERGIES, row["energy"].unbind(1), strict=True)),
+        **dict(zip(COUNTS, counts.unbind(1), strict=True)),
+        **{name: value for name, value in row.items() if name not in ("energy", "counts")},
+        "expert_calls": calls,
+    }
+    return {name: column.cpu().numpy() for name, column in named.items()}
 
 
 def sizes_of(chains: Chains) -> Tensor:
@@ -209,25 +206,23 @@ def pack(group: GroupState, fields: dict[str, str] | None = None) -> bytes:
 def unpack(body: bytes) -> GroupState:
     """Turn bytes into a group; bytes that are none are a `ValueError`."""
     try:
-        tensors = from_bytes(body)
-        size = int.from_bytes(body[:8], "little")
-        numbers = json.loads(json.loads(body[8 : 8 + size])["__metadata__"]["group"])
+        numbers = _header(io.BytesIO(body)).metadata["group"]
         groups = numbers.pop("site_groups")
         if type(groups) is not int or {n: type(one) for n, one in numbers.items()} != _NUMBERS:
             raise ValueError("its numbers are of another kind")
         parts: dict[str, dict[str, Any]] = {}
-        for name, tensor in tensors.items():
+        for name, tensor in from_bytes(body).items():
             part, _, inner = name.rpartition(".")
             parts.setdefault(part, {})[inner] = tensor
-        buffers, sites, known = (parts.get(name, {}) for name in ("buffers", "sites", "known"))
+        sites, known = parts.get("sites"), parts.get("known")
         chains = Chains(
             **parts["chains"],
             pass_cache=PassCache(**sites, groups=max(groups, 0) or None) if sites else None,
             # Which energy they are of, the kernel tells (`GroupState.target`).
             part_values=PartValues(None, **known) if known else None,
         )
-        return GroupState(chains, **parts[""], **numbers, buffers=buffers)
-    except (SafetensorError, LookupError, TypeError, AttributeError, RuntimeError) as error:
+        return GroupState(chains, **parts[""], **numbers, buffers=parts.get("buffers", {}))
+    except _BROKEN as error:
         raise ValueError(f"no checkpoint: {error}") from error
 
 
@@ -247,41 +242,38 @@ def seal(body: bytes) -> bytes:
     return hashlib.sha256(body).digest() + body
 
 
+def _header(file: IO[bytes]) -> Header:
+    """Read what tensors in a file say of themselves; one that promises other bytes is refused."""
+    size = int.from_bytes(file.read(8), "little")
+    if size > _MOST_HEADER:
+        raise ValueError("its header is too long")
+    found = json.loads(file.read(size))
+    texts = found.pop("__metadata__")
+    metadata = {name: dict(json.loads(texts[name])) for name in ("group", "fields")}
+    sizes = {
+        str(name): (_KINDS[entry["dtype"]], tuple(entry["shape"])) for name, entry in found.items()
+    }
+    promised = sum(kind.itemsize * prod(shape) for kind, shape in sizes.values())
+    if file.tell() + promised != file.seek(0, io.SEEK_END):
+        raise ValueError("it is of another size")
+    return Header(sizes, metadata)
+
+
 def read_header(path: Path) -> Header | None:
-    """Return what a checkpoint says of itself; nothing if the file is of another size."""
-    try:
-        with open_regular(path) as file:
-            file.seek(START)
-            size = int.from_bytes(file.read(8), "little")
-            if size > _MOST_HEADER:
-                return None
-            found = json.loads(file.read(size))
-        texts = found.pop("__metadata__")
-        metadata = {name: dict(json.loads(texts[name])) for name in ("group", "fields")}
-        sizes = {str(name): _size(entry) for name, entry in found.items()}
-        promised = sum(kind.itemsize * prod(shape) for kind, shape in sizes.values())
-        if path.stat().st_size != START + 8 + size + promised:
-            return None
-        return Header(sizes, metadata)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None
+    """Return what a checkpoint says of itself; nothing if it is damaged."""
+    with suppress(*_BROKEN), open_regular(path) as file:
+        file.seek(START)
+        return _header(file)
+    return None
 
 
-def _size(entry: dict[str, Any]) -> tuple[torch.dtype, tuple[int, ...]]:
-    shape = entry["shape"]
-    if not all(type(length) is int and length >= 0 for length in shape):
-        raise ValueError("no shape")
-    return _KINDS[entry["dtype"]], tuple(shape)
-
-
-def _read_body(path: Path) -> bytes | None:
-    """Return the tensors of a checkpoint as bytes; nothing if their hash is wrong."""
-    try:
-        with open_regular(path) as file:
-            expected, body = file.read(START), file.read()
-    except OSError:
-        return None
-    return body if hashlib.sha256(body).digest() == expected else None
+def _read_body(path: Path) -> bytes:
+    """Return the tensors of a checkpoint as bytes; a wrong hash is a `ValueError`."""
+    with open_regular(path) as file:
+        expected, body = file.read(START), file.read()
+    if hashlib.sha256(body).digest() != expected:
+        raise ValueError("its hash is wrong")
+    return body
 
 
 def save_checkpoint(folder: Path, group: int, state: GroupState, fields: dict[str, str]) -> None:
@@ -303,9 +295,13 @@ def load_checkpoint(
     """
     damaged: list[Path] = []
     for file in reversed(_files(folder, group)):
-        state = _read(file, shape)
-        if state is not None:
-            return state, damaged
+        header = read_header(file)
+        # Only what is of the right size is read at all.
+        if header is not None and shape.takes(header.sizes):
+            with suppress(*_BROKEN):
+                state = unpack(_read_body(file))
+                if shape.fits(state):
+                    return state, damaged
         damaged.append(file)
     return None, damaged
 
@@ -324,28 +320,15 @@ def changed_field(folder: Path, fields: dict[str, str]) -> str | None:
     for file in sorted(folder.glob("*-*.checkpoint")):
         header = read_header(file)
         before = {} if header is None else header.metadata["fields"]
-        for name in sorted(before.keys() | fields.keys()) if before else ():
-            # A damaged file proves nothing.
-            if before.get(name) != fields.get(name) and _read_body(file) is not None:
-                return name
+        with suppress(*_BROKEN):  # a damaged file proves nothing
+            other = before and sorted(name for name, _ in before.items() ^ fields.items())
+            if other and _read_body(file):
+                return str(other[0])
     return None
 
 
 def _files(folder: Path, group: int) -> list[Path]:
     return sorted(folder.glob(f"{group:05d}-{'[0-9]' * _DIGITS}.checkpoint"))
-
-
-def _read(file: Path, shape: GroupShape) -> GroupState | None:
-    header = read_header(file)
-    # Only what is of the right size is read at all.
-    body = _read_body(file) if header is not None and shape.takes(header.sizes) else None
-    if body is None:
-        return None
-    try:
-        state = unpack(body)
-    except ValueError:
-        return None
-    return state if shape.fits(state) else None
 
 
 # The checkpoints that a group can have.
@@ -372,38 +355,36 @@ class GroupShape:
     def takes(self, sizes: Sizes) -> bool:
         """Whether tensors of these kinds and shapes can be of this group; nothing is read yet."""
         try:
-            expected = tensors_of(self._like(sizes))
-        except (KeyError, IndexError, ValueError):
+            whole = tensors_of(self._whole(sizes))
+        except (LookupError, TypeError, ValueError, RuntimeError):
             return False
-        return sizes == {name: (one.dtype, tuple(one.shape)) for name, one in expected.items()}
+        # A part is there with all its tensors, or with none.
+        parts = {"", "chains", *(_part(name) for name in sizes)}
+        return sizes == {
+            name: (one.dtype, tuple(one.shape))
+            for name, one in whole.items()
+            if _part(name) in parts
+        }
 
-    def _like(self, sizes: Sizes) -> GroupState:
-        """Return a group without content that has the same parts, as large as they may be."""
+    def _whole(self, sizes: Sizes) -> GroupState:
+        """Return a group without content that has all parts, as large as these but for bounds."""
         state = self.fresh.to(torch.device("meta"))
-        bare = state.chains
-        rows, length = bare.tokens.shape
-
-        def real(*shape: int) -> Tensor:
-            return torch.empty(shape, dtype=torch.float64, device="meta")
-
-        chains = bare
-        if "sites.hidden" in sizes or "buffers.tokens" in sizes:
-            vector = self.vector()
-            hidden = real(rows, length, vector.shape[-1]).to(vector.dtype)
-            chains = replace(
-                bare, pass_cache=PassCache(hidden, real(rows, length), real(rows, length))
-            )
-        if "buffers.tokens" in sizes:
-            state = replace(state, buffers=self._buffers(chains, sizes))
-        if "known.values" in sizes:
-            columns = sizes["known.values"][1][-1]
-            known = PartValues(None, real(rows, min(columns, _MOST_VALUES)), real(rows))
-            chains, bare = (replace(one, part_values=known) for one in (chains, bare))
-        return state.with_chains(chains if "sites.hidden" in sizes else bare)
+        rows, length = state.chains.tokens.shape
+        vector, real = self.vector(), partial(torch.empty, dtype=torch.float64, device="meta")
+        hidden = real((rows, length, vector.shape[-1])).to(vector.dtype)
+        columns = min(sizes["known.values"][1][-1], _MOST_VALUES) if "known.values" in sizes else 0
+        chains = replace(
+            state.chains,
+            pass_cache=PassCache(hidden, real((rows, length)), real((rows, length))),
+            part_values=PartValues(None, real((rows, columns)), real((rows,))),
+        )
+        return state.with_chains(chains, buffers=self._buffers(chains, sizes))
 
     def _buffers(self, chains: Chains, sizes: Sizes) -> dict[str, Tensor]:
         if self.windows:
             return WindowBuffers.of(chains, chains.step, 0, AHEAD).tensors()
+        if "buffers.tokens" not in sizes:
+            return {}
         rows, length = chains.tokens.shape
         slots = (sizes["buffers.slot_place"][1][0] - 1) // rows
         stages = sizes["buffers.draw_accept"][1][-1]
@@ -435,6 +416,11 @@ class GroupShape:
         return torch.equal(
             _sorted(chains, self.replicas), _sorted(self.fresh.chains, self.replicas)
         )
+
+
+def _part(name: str) -> str:
+    """Return the part of a group that a tensor belongs to."""
+    return name.rpartition(".")[0]
 
 
 def _frozen(chains: Chains) -> list[list[int]]:

@@ -11,21 +11,20 @@ from typing import Any
 import torch
 
 from maskov import api
-from maskov.arguments import Arguments, arguments_of
+from maskov.arguments import Arguments, arguments_of, workers_of
 from maskov.energies import Norm, Raw, parse_energy
 from maskov.energies.networks import Loading
 from maskov.energies.other_models import AutoregressiveTranslation
 from maskov.errors import InputError, refuse
+from maskov.models.autoregressive import DEFAULT_BEAM, AutoregressiveTranslator
 from maskov.models.checkpoint import translation_folder
-from maskov.models.conditional.model import ConditionalModel
+from maskov.models.conditional import ConditionalModel
 from maskov.models.scorer import Scorer
-from maskov.plan import plan, workers_of
+from maskov.plan import execute, plan
 from maskov.runs import Run, Sample
 from maskov.runs.store import Store
 from maskov.runs.task_runner import Listener
-from maskov.sampling import execute
 from maskov.texts import read_text
-from maskov.translation.autoregressive import DEFAULT_BEAM, AutoregressiveTranslator
 from maskov.translation.methods import (
     DEFAULT_LENGTHS,
     DRAFTS,

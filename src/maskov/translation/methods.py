@@ -21,7 +21,7 @@ from maskov.errors import InputError, ModelError, refuse
 from maskov.evaluation.translation import most_alike
 from maskov.kernels import Kernel
 from maskov.kernels.registry import Moves, named_kernel, parse_moves
-from maskov.models.conditional.model import RULES
+from maskov.models.conditional import RULES
 from maskov.moves import MaskedConditional, Move, Resize, Site
 from maskov.options import findable
 from maskov.shipped import model_for

@@ -151,7 +151,10 @@ def epochs_for(
     """
     paid = passes / kernel.replicas
     chains = pilot_chains(layout, _CHAINS, kernel, scorer, rng)
-    settled, spent = _settled(schedule), list[float]()
+    moving = [one.settled_at() for one in (schedule.target_temperature, schedule.block) if one]
+    # The epoch from which on the kernel no longer changes.
+    settled = math.ceil(max(schedule.burn_in, schedule.force_accept, *moving))
+    spent = list[float]()
     while sum(spent) < paid and len(spent) < settled + _MOST_EPOCHS:
         begun = sum(spent[:settled])
         if len(spent) > settled + 1 and sum(spent) - begun >= (paid - begun) / _SHARE:
@@ -170,12 +173,6 @@ def epochs_for(
     later = spent[settled + (len(spent) - settled) // 2 :]
     # Epochs that cost nothing would allow endless ones.
     return len(spent) + round(-over / max(sum(later) / len(later), 1.0))
-
-
-def _settled(schedule: Schedule) -> int:
-    """Return the epoch from which on the kernel no longer changes."""
-    moving = [one.settled_at() for one in (schedule.target_temperature, schedule.block) if one]
-    return math.ceil(max(schedule.burn_in, schedule.force_accept, *moving, 0))
 
 
 # The swap rate to aim at; replicas travel well at 0.2 to 0.5.

@@ -14,8 +14,8 @@ from maskov.execution.recorded import sampler_for
 from maskov.execution.recorded_gibbs import records_gibbs
 from maskov.kernels import Kernel
 from maskov.models import MaskedModel
+from maskov.models.packed import PickledModel
 from maskov.models.scorer import Scorer
-from maskov.models.serialization import PickledModel
 from maskov.runs.coordinator import Coordinator
 from maskov.runs.preparation import threads
 from maskov.runs.task import Pool, Task, TaskResult

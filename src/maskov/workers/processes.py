@@ -25,8 +25,8 @@ import torch
 
 from maskov.config import Manifest
 from maskov.errors import MaskovError, RunError
+from maskov.models.packed import PickledModel
 from maskov.models.scorer import is_out_of_memory
-from maskov.models.serialization import PickledModel
 from maskov.runs.rebuild import kernel_of
 from maskov.runs.task import Pool, Task, TaskResult
 from maskov.runs.task_runner import TaskRunner

@@ -136,7 +136,7 @@ def overview(opened: OpenedRun, why_not: str | None) -> dict[str, Any]:
 
 def open_run(path: Path) -> Run:
     """Open a run folder, unless one of its files could keep its reader waiting for ever."""
-    for folder in (path, path / "traces", path / "checkpoints"):
+    for folder in (path, path / "checkpoints"):
         # Where a folder cannot be read, opening the run says why.
         with suppress(OSError), os.scandir(folder) as entries:
             for entry in entries:
@@ -154,7 +154,7 @@ def id_of(path: Path) -> str:
 
 def stamp_of(path: Path) -> Stamp:
     """Return when the latest epoch and the latest samples were written."""
-    return _changed(path / "traces" / "steps.npy"), _changed(path / "samples.jsonl")
+    return _changed(path / "traces.npy"), _changed(path / "samples.jsonl")
 
 
 def _runs_of(place: Path) -> Iterator[Path]:

@@ -17,8 +17,7 @@ import torch
 from maskov.encoders import Encoder, LMHead, Memory, Reading
 from maskov.errors import InputError, ModelError
 from maskov.models.base import coarse
-from maskov.models.conditional import checkpoint
-from maskov.models.conditional.network import TranslationNetwork, decoder_of
+from maskov.models.network import TranslationNetwork, decoder_of, load_translation
 from maskov.models.packed import Frame, PackedModel
 from maskov.models.scorer import Batcher, token_budget
 from maskov.models.tokens import forbidden_tokens, token_ids
@@ -114,7 +113,7 @@ class ConditionalModel(PackedModel):
         cls, folder: Path, device: torch.device, dtype: torch.dtype, name: str
     ) -> ConditionalModel:
         """Load a translation model folder."""
-        network, tokenizer = checkpoint.load(folder, device, dtype)
+        network, tokenizer = load_translation(folder, device, dtype)
         return cls(network, tokenizer, name)
 
     # Sources.

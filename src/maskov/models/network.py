@@ -1,29 +1,38 @@
-"""An encoder-decoder transformer with a bidirectional or a causal decoder.
+"""An encoder-decoder transformer with a bidirectional or a causal decoder, and its folder.
 
 With a bidirectional decoder it is Mask-Predict's conditional masked LM (Ghazvininejad et al. 2019):
 a special first source position predicts the target's length, and the decoder scores the masked
 positions. With a causal decoder it is an ordinary autoregressive translation model. Both have the
-same weights and sizes, so that they can be compared.
+same weights and sizes, so that they can be compared. A folder holds config.json, model.safetensors
+and a tokenizer; with `bpe_merges.txt` its words are split by these merges first.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
 
 import torch
 import torch.nn.functional as F
+from pydantic import Field, TypeAdapter, ValidationError
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 from maskov.encoders import Encoder
-from maskov.encoders.blocks import (
-    Block,
-    CrossAttention,
-    Embedding,
-    EncoderNetwork,
-    FeedForward,
-)
+from maskov.encoders.blocks import Block, CrossAttention, Embedding, EncoderNetwork, FeedForward
 from maskov.encoders.families import Weights
+from maskov.errors import ModelError
+from maskov.models.checkpoint import ARCHITECTURE, check_files, read_config
+from maskov.models.tokens import (
+    MERGES_FILE,
+    BytePairTokenizer,
+    Merges,
+    PlainTokenizer,
+    import_transformers,
+    silence_transformers,
+)
 from maskov.types import Bool, Float, Int, Tensor
 
 
@@ -51,6 +60,11 @@ class SpecialTokens:
 KeyValues = tuple[Tensor, Tensor]
 
 
+# Far more than any network has is refused before anything is allocated.
+_Size = Annotated[int, Field(gt=0, le=2**20)]
+_Layers = Annotated[int, Field(gt=0, le=2**10)]
+
+
 @dataclass(frozen=True)
 class TranslationShape:
     """The sizes of a network; `longest` is the maximum length of the source and of the target.
@@ -59,16 +73,16 @@ class TranslationShape:
     the target ends with the end token, which the scored lengths count; sources always do.
     """
 
-    vocabulary: int
-    width: int = 384
-    heads: int = 6
-    inner: int = 1536
-    encoder_layers: int = 5
-    decoder_layers: int = 5
-    longest: int = 256
+    vocabulary: _Size
+    width: _Size = 384
+    heads: _Size = 6
+    inner: _Size = 1536
+    encoder_layers: _Layers = 5
+    decoder_layers: _Layers = 5
+    longest: _Size = 256
     causal: bool = False
     norm_first: bool = True
-    norm_epsilon: float = 1e-5
+    norm_epsilon: Annotated[float, Field(gt=0, lt=1)] = 1e-5
     target_end: bool = False
 
 
@@ -330,3 +344,71 @@ def decoder_of(network: TranslationNetwork) -> Encoder:
     )
     start = None if first is None else weights.norm(first, width, eps)
     return Encoder(EncoderNetwork(embedding, start, blocks, shape.heads, shape.norm_first))
+
+
+def save_translation(
+    folder: Path, network: TranslationNetwork, tokenizer: Any, dtype: torch.dtype
+) -> None:
+    """Write a network and its tokenizer."""
+    folder.mkdir(parents=True, exist_ok=True)
+    weights = {name: value.to(dtype).contiguous() for name, value in network.state_dict().items()}
+    save_file({name: value.cpu() for name, value in weights.items()}, folder / "model.safetensors")
+    config = {"architecture": ARCHITECTURE, **asdict(network.shape)}
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    tokenizer.save_pretrained(folder)
+
+
+def load_translation(
+    folder: Path, device: torch.device, dtype: torch.dtype
+) -> tuple[TranslationNetwork, Any]:
+    """Read a network and its tokenizer."""
+    config = read_config(folder)
+    if config.pop("architecture", None) != ARCHITECTURE:
+        raise ModelError(f"'{folder}' is not a translation model, by its config.json.")
+    check_files(folder)
+    damaged = f"the translation model '{folder}' is damaged"
+    try:
+        shape = TypeAdapter(TranslationShape).validate_json(json.dumps(config), strict=True)
+    except ValidationError as error:
+        raise ModelError(f"{damaged}: invalid sizes in its config.json.") from error
+    if shape.width % shape.heads:
+        raise ModelError(f"{damaged}: invalid sizes in its config.json.")
+    try:
+        weights = load_file(folder / "model.safetensors")
+    except Exception as error:  # safetensors has its own exception class
+        raise ModelError(
+            f"{damaged}: its model.safetensors is missing or cannot be read."
+        ) from error
+    # The meta device allocates and draws nothing; every weight is assigned below.
+    with torch.device("meta"):
+        network = TranslationNetwork(shape)
+    expected, actual = (
+        {(name, value.shape) for name, value in named.items()}
+        for named in (network.state_dict(), weights)
+    )
+    if expected != actual:
+        different, _ = min(expected ^ actual)
+        raise ModelError(f"{damaged}: its weights do not fit its config.json ({different}).")
+    copies = {name: value.to(device, dtype, copy=True) for name, value in weights.items()}
+    network.load_state_dict(copies, assign=True)
+    tokenizer = load_tokenizer(folder)
+    if max(tokenizer.get_vocab().values(), default=0) >= network.shape.vocabulary:
+        raise ModelError(f"the tokenizer of '{folder}' has more tokens than its network.")
+    return network.eval().requires_grad_(False), tokenizer
+
+
+def load_tokenizer(folder: Path) -> Any:
+    """Read the tokenizer of a translation model."""
+    tokenizer: Any = PlainTokenizer.read(folder)
+    try:
+        if tokenizer is None:
+            general = import_transformers().PreTrainedTokenizerFast
+            with silence_transformers():
+                tokenizer = general.from_pretrained(folder)
+    except Exception as error:  # damaged files raise many kinds of errors
+        raise ModelError(f"'{folder}' has no readable tokenizer.") from error
+    for name in ("pad", "bos", "eos", "unk", "mask"):
+        if getattr(tokenizer, f"{name}_token_id") is None:
+            raise ModelError(f"the tokenizer of '{folder}' lacks its {name} token.")
+    merges = Path(folder) / MERGES_FILE
+    return BytePairTokenizer(tokenizer, Merges.read(merges)) if merges.exists() else tokenizer

@@ -1,1 +1,0 @@
-"""Encoder-decoder masked models, which read a source text together with the sequence."""
