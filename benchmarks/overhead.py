@@ -30,7 +30,7 @@ import maskov
 from benchmarks.tools import RunTimer, about, in_process, memory, parser, write
 from maskov.config import ModelSource
 from maskov.kernels import Metropolis
-from maskov.runs.rebuild import load_model
+from maskov.runs.manifest import load_model
 from maskov.runs.store import Store
 
 

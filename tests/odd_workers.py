@@ -8,7 +8,7 @@ import torch
 
 import maskov
 from maskov.models.packed import PickledModel
-from maskov.runs.task import Pool, Task, TaskResult
+from maskov.runs.coordinator import Pool, Task, TaskResult
 from maskov.workers import pools as api
 from maskov.workers.processes import Job
 

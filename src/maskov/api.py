@@ -70,8 +70,8 @@ if TYPE_CHECKING:
     from maskov.models.conditional import ConditionalModel
     from maskov.moves import MaskedConditional
     from maskov.rewriting import Rewriter, Rewriting
+    from maskov.runs.coordinator import Listener
     from maskov.runs.result import Run
-    from maskov.runs.task_runner import Listener
     from maskov.scoring import Score
     from maskov.translation.api import Translation
     from maskov.translation.methods import TranslationMethod

@@ -70,8 +70,7 @@ from maskov.moves import MaskedConditional, Move, Site, Span
 from maskov.options import hints_of, parse_model, words_of
 from maskov.parts import is_import_path, load_part, parse_call
 from maskov.random import CounterRng
-from maskov.runs.manifest import resizes
-from maskov.runs.rebuild import usual_burn_in
+from maskov.runs.manifest import resizes, usual_burn_in
 from maskov.shipped import default_judge
 from maskov.starts import STARTS
 from maskov.texts import Mask

@@ -54,10 +54,20 @@ from maskov.models import MaskedModel
 from maskov.models.scorer import Scorer
 from maskov.options import findable
 from maskov.random import CounterRng
-from maskov.runs.coordinator import Coordinator
+from maskov.runs.coordinator import Coordinator, Listener
 from maskov.runs.files import locked, new_folder
 from maskov.runs.inputs import inputs_of, layout_of, named_texts
-from maskov.runs.manifest import kernel_data, manifest_of, resizes
+from maskov.runs.manifest import (
+    GivenParts,
+    check_trusted,
+    kernel_data,
+    load_model,
+    manifest_of,
+    models_of,
+    rebuild,
+    resizes,
+    with_burn_in,
+)
 from maskov.runs.preparation import (
     check_epochs,
     check_kernel,
@@ -68,17 +78,8 @@ from maskov.runs.preparation import (
     tuned_kernel,
     with_prior,
 )
-from maskov.runs.rebuild import (
-    GivenParts,
-    check_trusted,
-    load_model,
-    models_of,
-    rebuild,
-    with_burn_in,
-)
 from maskov.runs.result import Run, write_library
 from maskov.runs.store import Store
-from maskov.runs.task_runner import Listener
 from maskov.starts import Layout
 from maskov.texts import ONE, find_blanks, template_masks
 from maskov.tuning.path import planned_path

@@ -38,11 +38,11 @@ from maskov.models import MaskedModel
 from maskov.moves import INSERT_DELETE, MaskedConditional, Move, Resize, Site, Span
 from maskov.options import TextFunction, findable
 from maskov.plan import Plan, execute, plan, plan_to_continue
+from maskov.runs.coordinator import Listener
 from maskov.runs.inputs import named_texts
 from maskov.runs.manifest import resizes
 from maskov.runs.result import Run
 from maskov.runs.store import Store
-from maskov.runs.task_runner import Listener
 from maskov.shipped import default_judge
 from maskov.texts import read_text
 

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from maskov.constraints.words import check_words
+from maskov.constraints.kinds import check_words
 from maskov.energies.counting import compiled, whole_word
 from maskov.errors import InputError, refuse
 from maskov.fasta import BLANK, has_letters

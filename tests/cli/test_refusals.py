@@ -230,6 +230,7 @@ REFUSED = {
         --model ./nowhere                           | './nowhere'
         --seed 1                                    | --pair de-en, or --model
         --pair en-de                                | use one of de-en, ro-en
+        --model @shelf/tiny-translation --method mh --energy norm+autoregressive | the languages
     """,
     "translate red -q --pair de-en": """
         --pair ro-en --method ar                    | use one of de-en
@@ -239,6 +240,9 @@ REFUSED = {
         --method mh --pick mbr                      | --chains 3 or more
         --method mh --lengths long                  | unknown --lengths
         --method mh --beam 3                        | does not use --beam
+        --method mh --energy norm --twin tiny-twin  | no use of --twin
+        --method mh --energy autoregressive(tiny-translation) | is a masked model
+        --method mh --energy autoregressive --pick lowest | --pick lowest
         --method mh --drafts nowhere.txt            | cannot read 'nowhere.txt'
         --method mh --start drafts                  | --drafts FILE
         --method greedy --iterations 3              | does not use --iterations

@@ -17,7 +17,7 @@ import maskov
 from maskov import MaskovError, Metropolis, Norm, Raw, Run, RunError, Sweep, mask_predict, resume
 from maskov.errors import Interrupted, ModelError
 from maskov.moves import Site
-from maskov.runs.rebuild import load_model
+from maskov.runs.manifest import load_model
 from maskov.runs.state import START, read_header, seal
 from maskov.ui.escaping import json_printable, printable
 from mutations import examples, or_refused
@@ -316,7 +316,7 @@ def test_what_is_here_needs_no_permission(copy, runs, tmp_path, monkeypatch):
     for name in ("untrained", str(runs["model"]), "somebody/known"):
         assert maskov.load(name, "cpu", allow_download=False).vocabulary_size > 4
     asked = []
-    monkeypatch.setattr("maskov.runs.rebuild.load", lambda *words: asked.append(words[5]) or MODEL)
+    monkeypatch.setattr("maskov.runs.manifest.load", lambda *words: asked.append(words[5]) or MODEL)
     for allow in (False, True):
         load_model(Run.open(copy).manifest, allow_download=allow)
     assert asked == [False, True]

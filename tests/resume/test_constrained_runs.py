@@ -29,7 +29,7 @@ from maskov import (
 )
 from maskov.kernels.registry import kernel_from_data, to_data
 from maskov.moves import LowestConfidence, Resize
-from maskov.runs.rebuild import kernel_of
+from maskov.runs.manifest import kernel_of
 from maskov.testing import check_kernel
 from small import tiny_bert
 

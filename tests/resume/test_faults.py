@@ -20,7 +20,7 @@ from maskov import Gibbs, Metropolis, Norm, Raw, Run, Schedule, resume, sample
 from maskov.errors import InputError, Interrupted, ModelError, RunError
 from maskov.execution.recorded import RecordedSites
 from maskov.moves import Site
-from maskov.runs import rebuild
+from maskov.runs import manifest
 from maskov.runs.files import locked
 from odd_workers import files
 from small import tiny_bert
@@ -311,7 +311,7 @@ def test_out_of_memory_in_a_recorded_round_is_one_sentence_and_spoils_nothing(
 def test_a_run_goes_on_where_it_began(tmp_path, monkeypatch):
     _stopped(tmp_path / "run", 20)
     asked = []
-    monkeypatch.setattr(rebuild, "load", lambda name, device, *rest: asked.append(device) or MODEL)
+    monkeypatch.setattr(manifest, "load", lambda name, device, *rest: asked.append(device) or MODEL)
     resume(tmp_path / "run")
     assert asked == ["cpu"]
 

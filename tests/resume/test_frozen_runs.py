@@ -12,7 +12,7 @@ from maskov import Metropolis, Mixture, Norm, Schedule
 from maskov.errors import Interrupted, MaskovError
 from maskov.moves import Resize, Site, Span
 from maskov.runs.coordinator import Coordinator
-from maskov.runs.rebuild import rebuild
+from maskov.runs.manifest import rebuild
 from maskov.runs.state import START, read_header, seal
 from maskov.runs.store import Store
 from maskov.tuning.tune import tuned

@@ -10,7 +10,7 @@ from maskov import TranslationMethod, translate
 from maskov.cli import main
 from maskov.config import ModelSource
 from maskov.errors import Interrupted, RunError
-from maskov.runs.rebuild import load_model
+from maskov.runs.manifest import load_model
 from tiny_translation import SOURCES, save, shelf
 
 MH = TranslationMethod("mh", epochs=5, chains=2, lengths="drawn")
@@ -104,21 +104,3 @@ def test_the_command_knows_the_twin_of_the_pair(models, tmp_path, capfd, monkeyp
     assert _call(*call, *pair, *given)[1] == out
     manifest = json.loads((tmp_path / "named" / "manifest.json").read_text(encoding="utf-8"))
     assert f"autoregressive({models / 'tiny-twin'})" in json.dumps(manifest)
-
-
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        ("--pair de-en --energy norm --twin tiny-twin", "makes no use of --twin"),
-        ("--model MODEL --energy norm+autoregressive", "give the languages"),
-        ("--pair de-en --energy autoregressive(tiny-translation)", "is a masked model"),
-        ("--pair de-en --energy autoregressive --pick lowest", "--pick lowest"),
-    ],
-)
-def test_refusals(words, sentence, models, tmp_path, capfd, monkeypatch):
-    monkeypatch.setenv("MASKOV_MODELS", str(models))
-    words = words.replace("MODEL", str(models / "tiny-translation"))
-    code, out, err = _call(monkeypatch, capfd, tmp_path, *words.split())
-    assert (code, out) == (2, "")
-    assert sentence in err
-    assert err.count("\n") == 1

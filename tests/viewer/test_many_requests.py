@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from maskov.runs import rebuild
+from maskov.runs import manifest
 from maskov.ui.viewer.runs import Player, RunList, id_of
 from maskov.ui.viewer.server import create_app
 from view_runs import ThreadServer, make_run
@@ -53,7 +53,7 @@ class Client:
 
 
 def test_a_failed_load_is_tried_again_by_the_next_request(runs, tmp_path, monkeypatch):
-    load, calls, lock = rebuild.load, [], threading.Lock()
+    load, calls, lock = manifest.load, [], threading.Lock()
 
     def fails_first(*args, **options):
         with lock:
@@ -63,7 +63,7 @@ def test_a_failed_load_is_tried_again_by_the_next_request(runs, tmp_path, monkey
             raise ImportError("cannot import name 'BertConfig' from 'transformers'")
         return load(*args, **options)
 
-    monkeypatch.setattr(rebuild, "load", fails_first)
+    monkeypatch.setattr(manifest, "load", fails_first)
     app = create_app(RunList([runs], tmp_path / "made"), Player("cpu"), None)
     chains = [f"api/runs/{id_of(runs / name)}/chains/{chain}" for name in ("first", "second")
               for chain in (0, 1)]  # fmt: skip

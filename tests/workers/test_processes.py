@@ -13,8 +13,8 @@ import pytest
 import maskov
 from maskov import DelayedAcceptance, Metropolis, Raw, RunError, Schedule, Workers
 from maskov.errors import Interrupted
+from maskov.runs.coordinator import Task
 from maskov.runs.state import GroupState
-from maskov.runs.task import Task
 from maskov.runs.task_runner import TaskRunner
 from maskov.workers import processes
 from maskov.workers.processes import Processes, run_task

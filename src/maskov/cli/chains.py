@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from maskov.plan import Plan
     from maskov.rewriting import Rewriting
     from maskov.runs import Run
-    from maskov.runs.task_runner import Listener
+    from maskov.runs.coordinator import Listener
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="no progress", rich_help_panel=RUN)]
 
@@ -116,7 +116,7 @@ def _left(given: dict[str, Any], command: str) -> Callable[[], str]:
 def _carry_out(plan: Plan, json: bool, quiet: bool) -> None:
     """Carry out a plan and print what comes of it."""
     from maskov.plan import execute
-    from maskov.runs.rebuild import own_parts
+    from maskov.runs.manifest import own_parts
 
     config = plan.manifest.config
 

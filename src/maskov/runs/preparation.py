@@ -30,9 +30,9 @@ from maskov.models import MaskedModel
 from maskov.models.conditional import ConditionalModel
 from maskov.models.scorer import Scorer
 from maskov.random import CounterRng, Rng
+from maskov.runs.coordinator import Listener
 from maskov.runs.manifest import leaves_invariant, resizes, sweeps_of
 from maskov.runs.store import Store
-from maskov.runs.task_runner import Listener
 from maskov.starts import Layout
 from maskov.tuning.tune import cautions, epochs_for, find_ladder, tune, tuned, weighed
 

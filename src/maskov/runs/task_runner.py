@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Protocol, runtime_checkable
 
 import torch
 
@@ -24,7 +23,8 @@ from maskov.kernels.base import energies_of
 from maskov.kernels.compose import swapped
 from maskov.models.base import MaskedModel
 from maskov.models.scorer import Scorer, refuse_out_of_memory
-from maskov.random import CounterRng
+from maskov.random import CounterRng, Rng
+from maskov.runs.coordinator import Task, TaskOver, TaskResult
 from maskov.runs.state import (
     GroupState,
     Row,
@@ -34,7 +34,6 @@ from maskov.runs.state import (
     sizes_of,
     traces_of,
 )
-from maskov.runs.task import Task, TaskOver, TaskResult
 from maskov.starts import fill
 from maskov.types import Chains, Float, PartValues, Sequences, StepInfo, Tensor, Traces
 
@@ -44,23 +43,6 @@ _SHOWN = 8
 _MEASURED = 16
 # Seconds between two looks at chains that advance asynchronously.
 _FRAME_SECONDS = 1 / 12
-
-
-@runtime_checkable
-class Listener(Protocol):
-    """An observer of a run, such as the terminal."""
-
-    def begun(self, model: MaskedModel) -> None:
-        """Note that everything is in order and the first step is next."""
-
-    def noted(self, text: str) -> None:
-        """Tell the user something."""
-
-    def moved(self, chains: Chains, epoch: int, passes: int) -> None:
-        """Show some chains that may have moved; called several times a second."""
-
-    def epoch_ended(self, epoch: int, values: Traces, passes: int) -> None:
-        """Show the results of an epoch that was completed."""
 
 
 @dataclass
@@ -143,10 +125,7 @@ class TaskRunner:
         chains, before = self.group.chains, self.scorer.passes
         if isinstance(self.kernel, Population):
             chains = self.kernel.first(chains, self.scorer, self.rng)
-        blank = bool((chains.tokens == self.scorer.model.mask_id)[chains.inside].any())
-        if blank and not self.kernel.fills_blanks:
-            start = self.manifest.config.start
-            chains = fill(chains, start, self.kernel.conditional, self.scorer, self.rng)
+        chains = filled(chains, self.manifest.config.start, self.kernel, self.scorer, self.rng)
         spent = self.scorer.passes - before
         self.group = self.group.with_chains(chains, begun=True, other_passes=spent)
 
@@ -379,6 +358,14 @@ class TaskRunner:
         """End the task, if it has lasted long enough or all chains have reached its end."""
         if self.group.epoch >= self._task.until or time.monotonic() >= self._deadline:
             raise TaskOver
+
+
+def filled(chains: Chains, start: str, kernel: Kernel, scorer: Scorer, rng: Rng) -> Chains:
+    """Return chains with their blanks filled, unless the kernel's first step does so itself."""
+    blank = bool((chains.tokens == scorer.model.mask_id)[chains.inside].any())
+    if not blank or kernel.fills_blanks:
+        return chains
+    return fill(chains, start, kernel.conditional, scorer, rng)
 
 
 def _alike(one: Metropolis, other: Kernel) -> bool:

@@ -22,8 +22,8 @@ from maskov.models.conditional import ConditionalModel
 from maskov.models.scorer import Scorer
 from maskov.plan import execute, plan
 from maskov.runs import Run, Sample
+from maskov.runs.coordinator import Listener
 from maskov.runs.store import Store
-from maskov.runs.task_runner import Listener
 from maskov.texts import read_text
 from maskov.translation.methods import (
     DEFAULT_LENGTHS,

@@ -16,9 +16,8 @@ from maskov.kernels import Kernel
 from maskov.models import MaskedModel
 from maskov.models.packed import PickledModel
 from maskov.models.scorer import Scorer
-from maskov.runs.coordinator import Coordinator
+from maskov.runs.coordinator import Coordinator, Pool, Task, TaskResult
 from maskov.runs.preparation import threads
-from maskov.runs.task import Pool, Task, TaskResult
 from maskov.runs.task_runner import TaskRunner
 from maskov.starts import Layout
 from maskov.workers import Workers

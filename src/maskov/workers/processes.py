@@ -27,8 +27,8 @@ from maskov.config import Manifest
 from maskov.errors import MaskovError, RunError
 from maskov.models.packed import PickledModel
 from maskov.models.scorer import is_out_of_memory
-from maskov.runs.rebuild import kernel_of
-from maskov.runs.task import Pool, Task, TaskResult
+from maskov.runs.coordinator import Pool, Task, TaskResult
+from maskov.runs.manifest import kernel_of
 from maskov.runs.task_runner import TaskRunner
 from maskov.tuning.tune import tuned
 

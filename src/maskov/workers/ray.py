@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from maskov.errors import InputError
-from maskov.runs.task import Pool, Task, TaskResult
+from maskov.runs.coordinator import Pool, Task, TaskResult
 from maskov.runs.task_runner import TaskRunner
 from maskov.workers import Workers
 from maskov.workers.processes import Job, run_task

@@ -20,7 +20,7 @@ from maskov.diagnostics.diagnosis import mean_of_chains
 from maskov.diagnostics.verdict import part_of
 from maskov.errors import InputError
 from maskov.runs import Run
-from maskov.runs.rebuild import LoadedModels
+from maskov.runs.manifest import LoadedModels
 from maskov.types import Traces
 from maskov.ui.report.samples import (
     families,

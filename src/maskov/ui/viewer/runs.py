@@ -23,7 +23,7 @@ from maskov.errors import InputError, MaskovError, RunError
 from maskov.models.base import MaskedModel
 from maskov.replay import Replayer, why_not
 from maskov.runs import Run, Sample
-from maskov.runs.rebuild import LoadedModels, own_parts
+from maskov.runs.manifest import LoadedModels, own_parts
 from maskov.ui.detokenise import changed_parts, detokenised, spelled
 from maskov.ui.report import build
 from maskov.ui.report.formats import PAGE_DIGITS, json_safe, with_error
