@@ -258,7 +258,8 @@ class Ordered(CachedEnergy):
         for part in torch.split(vectors, model.head_rows):
             allowed = None
             if partly is not None:
-                allowed = conditional.allowed(partly.rows(slice(begin, begin + len(part))), model)
+                these = torch.arange(begin, begin + len(part), device=row.device)
+                allowed = conditional.allowed(partly.rows(these), model)
                 if not bool(allowed.any(1).all()):
                     raise InputError(
                         "the constraints together left no token for a place, so that draws under "
