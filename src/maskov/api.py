@@ -396,7 +396,7 @@ def evidence(
     ] = None,
     causal_model: Annotated[
         str | None,
-        Opt("causal LM with the same tokens to set beside: wiki-judge, a folder or hub name"),
+        Opt("causal LM with the same tokens to compare: wiki-judge, a folder or hub name"),
     ] = None,
     device: Device = "auto",
     precision: Precision = "float32",
@@ -519,7 +519,7 @@ def translate(
         str | TranslationMethod,
         Opt("greedy, mask-predict, gibbs, block-gibbs, mh, block-mh or ar"),
     ] = "mask-predict",
-    twin: Annotated[
+    autoregressive: Annotated[
         str | Path | AutoregressiveTranslator | None,
         Opt("autoregressive model, for --method ar, --energy autoregressive or --start "
             "autoregressive", panel=MODEL),
@@ -561,7 +561,7 @@ def translate(
     start: Annotated[
         str | None,
         Opt("masked, greedy (one pass), mask-predict, or autoregressive: the translation of "
-            "--twin (default: greedy)", panel="Advanced: method"),
+            "--autoregressive (default: greedy)", panel="Advanced: method"),
     ] = None,
     temperature: Annotated[
         float | None, Opt("temperature of the proposal (default: 0.8)", panel="Advanced: method")
@@ -578,7 +578,7 @@ def translate(
     lengths: Annotated[
         str | None,
         Opt("lengths of the chains: best, top, drawn, searched (best of five), or sampled, which "
-            "continues from the translation of --twin, or of the pair's, and weighs by "
+            "continues from the translation of --autoregressive, or of the pair's, and weighs by "
             "it", panel="Advanced: method"),
     ] = None,
     pick: Annotated[
@@ -608,8 +608,8 @@ def translate(
         maskov.translate(pair="de-en", texts=["Guten Morgen!"], method="mh", epochs=20)
 
     `model` is a name, a folder or a ConditionalModel; `pair` names the shipped one of two languages
-    instead. A `TranslationMethod` has the options of its method itself. `twin` is the
-    autoregressive model of the method 'ar' and of the start 'autoregressive'; `drafts` are
+    instead. A `TranslationMethod` has the options of its method itself. `autoregressive` is the
+    model of the method 'ar' and of the start 'autoregressive'; `drafts` are
     translations to start the chains from, one of each text. Returns one translation of each text,
     picked from its chains, or with `every_chain` the last sample of each chain. `progress`,
     `listener` and `stop` are those of `sample`.

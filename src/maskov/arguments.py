@@ -241,7 +241,7 @@ def refuse_unused(asked: Arguments, *names: str) -> None:
 
 def check_values(asked: Arguments) -> None:
     """Refuse values that no run can have."""
-    CounterRng(asked.seed)  # which refuses what is no seed
+    CounterRng(asked.seed)  # which refuses what is not a seed
     check_name(asked.name)
     check_checkpoints(asked.checkpoint_every)
     refuse(

@@ -355,11 +355,14 @@ def test_unknown_tokens_are_pointed_out(call):
 def test_the_models_are_listed(printed):
     found = {row["name"]: row for row in map(json.loads, printed("models --json").splitlines())}
     assert found["tiny-translation"]["pairs"] == ["de-en", "ro-en"]
-    assert (found["tiny-twin"]["kind"], found["tiny-twin"]["pairs"]) == ("twin", ["de-en"])
+    assert (found["tiny-twin"]["kind"], found["tiny-twin"]["pairs"]) == (
+        "autoregressive",
+        ["de-en"],
+    )
     lines = printed("models").splitlines()
     named = [line.split(None, 1)[1].strip() for line in lines if "(default" in line]
     assert named == ["wiki-judge (default judge of evaluate)", "wiki-small (default)"]
-    assert any("twin: random weights" in line for line in lines)
+    assert any("autoregressive: random weights" in line for line in lines)
     assert printed("--version").startswith("maskov ")
 
 

@@ -240,7 +240,7 @@ REFUSED = {
         --method mh --pick mbr                      | --chains 3 or more
         --method mh --lengths long                  | unknown --lengths
         --method mh --beam 3                        | does not use --beam
-        --method mh --energy norm --twin tiny-twin  | no use of --twin
+        --method mh --energy norm --autoregressive tiny-twin | no use of --autoregressive
         --method mh --energy autoregressive(tiny-translation) | is a masked model
         --method mh --energy autoregressive --pick lowest | --pick lowest
         --method mh --drafts nowhere.txt            | cannot read 'nowhere.txt'
@@ -250,13 +250,13 @@ REFUSED = {
         --method ar --chains 2                      | does not use --chains
         --method ar --out run                       | no use of --out
         --method ar --token-budget 9                | drop it
-        --method ar --twin tiny-translation         | needs an autoregressive one
-        --method ar --twin ./nowhere                | 'nowhere'
+        --method ar --autoregressive tiny-translation | needs an autoregressive one
+        --method ar --autoregressive ./nowhere       | 'nowhere'
         --method block-mh '--moves=site(block=0)'    | block
         --method block-mh --moves span              | moves sites
         --epochs 3                                  | does not use --epochs
         --drafts red                                | does not use --drafts
-        --twin tiny-twin                            | no use of --twin
+        --autoregressive tiny-twin                  | no use of --autoregressive
         --token-budget 0                            | --token-budget must be at least 1
         --seed -1 --out run                         | seed
         --precision half                            | unknown precision

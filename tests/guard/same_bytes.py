@@ -136,8 +136,8 @@ def printed(words: list[str]) -> str:
 
 
 def hashes(out: Path) -> dict[str, str]:
-    """Hash the samples and each trace of a run folder."""
-    files = [out / "samples.jsonl", *sorted((out / "traces").glob("*.npy"))]
+    """Hash the samples, tokens and traces of a run folder."""
+    files = [out / "samples.jsonl", *sorted(out.glob("*.npy"))]
     return {file.name: hashlib.sha256(file.read_bytes()).hexdigest()[:16] for file in files}
 
 

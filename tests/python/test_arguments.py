@@ -94,7 +94,7 @@ def test_objects_and_lists_mean_what_the_words_of_the_command_mean(given, same):
     ("function", "opened"),
     [(maskov.sample, set()), (maskov.infill, set()), (maskov.score, set()),
      (maskov.rewrite, {"toward"}), (maskov.resume, {"run"}),
-     (maskov.translate, {"model", "method", "twin"})],
+     (maskov.translate, {"model", "method", "autoregressive"})],
 )  # fmt: skip
 def test_every_keyword_has_a_type_that_is_checked(function, opened):
     """But for the kinds of one function, which it makes known itself."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -70,9 +71,8 @@ def rewrite(given: dict[str, Any], json: Json = False, quiet: Quiet = False) -> 
     from maskov.rewriting import plan_rewriting
 
     task = plan_rewriting(**given)
-    with _watched(
-        task.model, task.rewriter.epochs, quiet, _left(given, "repeat the command")
-    ) as watch:
+    out, epochs = given.get("out"), task.rewriter.epochs
+    with _watched(task.model, epochs, quiet, out, "repeat the command") as watch:
         found = task.rewritings(*watch)
     for one in found:
         sys.stdout.write(_rewritten(one, json, task.every_chain))
@@ -96,21 +96,11 @@ def translate(given: dict[str, Any], json: Json = False, quiet: Quiet = False) -
     from maskov.translation.api import plan_translation
 
     task = plan_translation(**given)
-    left = _left(given, f"maskov resume {given.get('out')}")
-    with _watched(task.model, task.method.sweeps, quiet or task.method.name == "ar", left) as watch:
+    out, method = given.get("out"), task.method
+    unseen = quiet or method.name == "ar"
+    with _watched(task.model, method.sweeps, unseen, out, f"maskov resume {out}") as watch:
         translations = task.translations(*watch)
     print_json(one.to_json() if json else one.text for one in translations)
-
-
-def _left(given: dict[str, Any], command: str) -> Callable[[], str]:
-    """Say what is left where a command was stopped, and what continues it."""
-
-    def left() -> str:
-        if "out" in given and given["out"].exists():
-            return f"stopped and saved; continue with: {command}"
-        return "stopped; nothing was saved (with --out it can be continued)"
-
-    return left
 
 
 def _carry_out(plan: Plan, json: bool, quiet: bool) -> None:
@@ -119,16 +109,10 @@ def _carry_out(plan: Plan, json: bool, quiet: bool) -> None:
     from maskov.runs.manifest import own_parts
 
     config = plan.manifest.config
-
-    def left() -> str:
-        if plan.out is None:
-            return "stopped; nothing was kept (with --out a run can be resumed)"
-        trust = " --trust-parts" if own_parts(config) else ""
-        return f"stopped and saved; continue with: maskov resume {plan.out}{trust}"
-
+    command = f"maskov resume {plan.out}" + " --trust-parts" * bool(own_parts(config))
     epochs, most = config.schedule.epochs, config.until is not None
     unit = "point" if plan.manifest.particles else "epoch"  # of the path of a population
-    with _watched(plan.model, epochs, quiet, left, most, unit) as watch:
+    with _watched(plan.model, epochs, quiet, plan.out, command, most, unit) as watch:
         run = execute(plan, *watch)
     _print(run, plan.model, json, quiet)
 
@@ -138,13 +122,14 @@ def _watched(
     model: MaskedModel,
     epochs: int,
     quiet: bool,
-    left: Callable[[], str],
+    out: Path | None,
+    command: str,
     most: bool = False,
     unit: str = "epoch",
 ) -> Iterator[tuple[Listener | None, Callable[[], bool]]]:
     """Yield who listens and who asks to stop: a view of the work, and signals that end it softly.
 
-    `left` says what is left of it where it was stopped.
+    Work that was stopped is continued by the command, if it was saved.
     """
     from maskov.ui.terminal import progress_for, watched_stop
 
@@ -153,7 +138,10 @@ def _watched(
             with progress_for(model, epochs, quiet, most, unit) as view:
                 yield view, watched_stop(stop, view)
         except (Interrupted, KeyboardInterrupt):
-            say(left())
+            if out is not None and out.exists():
+                say(f"stopped and saved; continue with: {command}")
+            else:
+                say("stopped; nothing was saved (with --out it can be continued)")
             raise typer.Exit(stop.exit_code) from None
 
 
