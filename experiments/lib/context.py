@@ -90,7 +90,7 @@ class Context:
         if role == "judge" and maskov_models.DEFAULT_JUDGE is not None:
             return maskov_models.DEFAULT_JUDGE
         if role.startswith("twin-"):
-            return model_for(role.removeprefix("twin-"), "twin")
+            return model_for(role.removeprefix("twin-"), "autoregressive")
         if "-" in role:
             return model_for(role, "translation")
         raise InputError(f"no model for '{role}': give --checkpoints.")

@@ -17,7 +17,8 @@ import torch
 from maskov.energies import Norm, Raw
 from maskov.energies.base import Energy
 from maskov.errors import InputError
-from maskov.execution.buffers import SiteBuffers, WindowBuffers
+from maskov.execution.buffers import Buffers, SiteBuffers, WindowBuffers
+from maskov.execution.recorded import rounds_of
 from maskov.execution.rounds import Rounds
 from maskov.execution.site_rounds import SiteRounds
 from maskov.execution.window_rounds import WindowRounds
@@ -109,8 +110,16 @@ def distribution(
         lengths = torch.full((len(states),), states.shape[1], device=states.device)
     source = torch.zeros_like(lengths)
     given = Sequences(states, lengths, source=source, reference=reference, free=free)
-    sites = Scorer(model).cache(given, groups=energy.groups) if energy.needs_passes else None
-    return (-energy(model, replace(given, pass_cache=sites)) / temperature).softmax(0)
+    values = energy(model, with_passes(energy, Scorer(model), given))
+    return (-values / temperature).softmax(0)
+
+
+def with_passes(energy: Energy, scorer: Scorer, given: Sequences) -> Sequences:
+    """Return sequences with the masked passes that an energy needs."""
+    if not energy.needs_passes:
+        return given
+    cache = scorer.cache(given, energy.needs_normaliser, groups=energy.groups)
+    return replace(given, pass_cache=cache)
 
 
 def fresh_state(
@@ -278,16 +287,20 @@ def step_matrix(
     number: int = 0,
     seed: int = 0,
     epoch: int = 0,
-    windows: bool = False,
+    in_rounds: bool = False,
 ) -> Float[Tensor, "states states"]:
     """Return P(x → x') of step `number` of an epoch, by enumerating every random choice.
 
     `states` are tokens, all free and of one length, or chains as they are; those whose epoch has
-    fewer steps stay. `seed` is that of what is drawn without looking at the tokens. With `windows`
-    the step is that of windows in rounds (`maskov.execution.window_rounds`).
+    fewer steps stay. `seed` is that of what is drawn without looking at the tokens. With
+    `in_rounds` the step is that of chains in rounds (`maskov.execution.rounds`).
     """
     start = states if isinstance(states, Chains) else fresh_state(states)
     kernel = kernel.at(epoch, None, None)
+    if in_rounds and rounds_of(kernel) is SiteRounds:
+        assert isinstance(kernel, Metropolis)
+        begun = kernel.begin(replace(start, step=epoch * kernel.steps(start)), CounterRng(seed))
+        return asynchronous_matrix(kernel, scorer, begun, begun.rank == number)
     known = kernel.init(start, scorer)
 
     def run(source: Tensor, rng: Rng) -> Chains:
@@ -296,7 +309,7 @@ def step_matrix(
         chains = kernel.begin(chains, rng)
         rows = (kernel.steps(chains) > number).nonzero().flatten()
         chains = replace(chains, step=chains.step + number, epoch_step=chains.epoch_step + number)
-        if windows:
+        if in_rounds:
             return _window_step(kernel, chains, rows, scorer, rng)
         after, info = kernel.step(chains, rows, scorer, rng)
         _check_step(chains, rows, after, info)
@@ -333,16 +346,19 @@ def _window_step(kernel: Kernel, chains: Chains, rows: Tensor, scorer: Scorer, r
     assert isinstance(kernel, Metropolis)
     own = replace(chains.rows(rows, known=True), epoch_step=torch.zeros_like(rows))
     buffers = WindowBuffers.of(own, torch.ones_like(rows), 0, ring=1)
-    heat = torch.tensor([kernel.target_temperature], dtype=torch.float64)
-    _run_epoch(WindowRounds(kernel, kernel.plan, scorer, rng, buffers, heat))
+    _run_epoch(WindowRounds, kernel, scorer, rng, buffers)
     return replace(chains, tokens=chains.tokens.index_copy(0, rows, buffers.tokens))
 
 
-def _run_epoch(sampler: Rounds) -> None:
-    """Run one epoch of asynchronous chains."""
-    sampler.limit.fill_(1)
-    while sampler.slowest() < 1:
-        sampler.advance()
+def _run_epoch(
+    kind: type[Rounds], kernel: Metropolis, scorer: Scorer, rng: Rng, buffers: Buffers
+) -> None:
+    """Run one epoch of chains in rounds."""
+    temperature = torch.tensor([kernel.target_temperature], dtype=torch.float64)
+    rounds = kind(kernel, kernel.plan, scorer, rng, buffers, temperature)
+    rounds.limit.fill_(1)
+    while rounds.slowest() < 1:
+        rounds.advance()
 
 
 class _Forced(Rng):
@@ -374,13 +390,12 @@ def asynchronous_matrix(
     chances = kernel.conditional.log_probabilities(logits, scorer.model.forbidden).exp()
     source, token = ((chances > 0) & masked.any(1, keepdim=True)).nonzero(as_tuple=True)
     chance = chances[source, token]
-    starts, plan = known.rows(source, known=True), kernel.plan
+    starts = known.rows(source, known=True)
     starts = replace(starts, chain=torch.arange(len(source)), free=masked[source])
-    buffers = SiteBuffers.of(starts, len(plan.stages), 0, 1, ring=1)
+    buffers = SiteBuffers.of(starts, len(kernel.plan.stages), 0, 1, ring=1)
     # The middle of a token's stretch of the unit interval makes the real code draw that token.
     rng = _Forced((chances.cumsum(1) - chances / 2)[source, token])
-    heat = torch.tensor([kernel.target_temperature], dtype=torch.float64)
-    _run_epoch(SiteRounds(kernel, plan, scorer, rng, buffers, heat))
+    _run_epoch(SiteRounds, kernel, scorer, rng, buffers)
     tokens = starts.tokens.index_put((starts.chain, place[source]), token)
     target = places(start, replace(starts, tokens=tokens, free=start.free[source]))
     # All tests were passed; each chain has one slot, and the last one is spare.

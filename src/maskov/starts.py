@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from maskov.constraints import Constraint, ContainsWords, PartlyFilled, check_words_agree
-from maskov.constraints.words import continues, spellings
+from maskov.constraints.base import continues, spellings
 from maskov.errors import InputError, refuse
 from maskov.execution.loop import whole_epoch
 from maskov.kernels import Gibbs, mask_predict

@@ -30,7 +30,6 @@ from maskov.exact import (
     all_chains,
     all_sequences,
     all_states,
-    asynchronous_matrix,
     balance_error,
     distribution,
     fresh_state,
@@ -39,6 +38,7 @@ from maskov.exact import (
     outcome_matrix,
     places,
     step_matrix,
+    with_passes,
 )
 from maskov.execution.loop import ended, whole_epoch
 from maskov.execution.loop import epoch as run_epoch
@@ -123,15 +123,16 @@ def check_energy(
     _expect(bool(values.isfinite().any()), f"'{target}' is finite for no sequence.")
     order = torch.randperm(len(values), generator=torch.Generator().manual_seed(0))
     again = _values(target, scorer, given.rows(order))
-    _expect(_same(values[order], again), f"'{target}' has different values in another order.")
     padded = replace(given, tokens=given.tokens.where(given.inside, _first_allowed(model)))
-    other = _values(target, scorer, padded)
-    _expect(_same(values, other), f"'{target}' has different values with other padding.")
+    other = _values(target, scorer, padded)[order]
     rows = [given.rows(row[None]) for row in order]
-    cut = [_cut(one, int(one.lengths)) for one in rows]
-    alone = torch.cat([_values(target, scorer, one) for one in cut])
-    what = "alone, without other sequences and padding"
-    _expect(_same(values[order], alone), f"'{target}' has different values {what}.")
+    alone = torch.cat([_values(target, scorer, _cut(one, int(one.lengths))) for one in rows])
+    for found, where in (
+        (again, "in another order"),
+        (other, "with other padding"),
+        (alone, "alone, without other sequences and padding"),
+    ):
+        _expect(_same(values[order], found), f"'{target}' has different values {where}.")
     _check_terms(target, scorer, states, values)
     _check_cache(target, scorer, states)
     for delayed in _DELAYS if target.needs_passes else _DELAYS[:1]:
@@ -188,10 +189,10 @@ def check_kernel(
     parts = [part for part in parts if len(part.chain)]
     _expect(parts, f"no sequence meets the constraints of '{kernel}'.")
     energy, own = kernel.target.energy, kernel.target.temperature
-    heat = own if temperature is None else temperature
+    at = own if temperature is None else temperature
     # Chains of one part cannot become those of another.
     laws = [
-        distribution(model, energy, part.tokens, heat, part.lengths, part.reference, part.free)
+        distribution(model, energy, part.tokens, at, part.lengths, part.reference, part.free)
         for part in parts
     ]
     start, target, scorer = joined(parts), torch.cat(laws), Scorer(model)
@@ -205,11 +206,10 @@ def check_kernel(
                 _expect(error < TOLERANCE, f"{where} breaks detailed balance by {error:.2g}.")
             error = invariance_error(matrix, target)
             _expect(error < TOLERANCE, f"{where} does not leave its target invariant: {error:.2g}.")
-            other = matrix
-            if rounds_of(kernel) is SiteRounds:
-                other = _asynchronous(kernel, scorer, start, number, seed, when)
-            elif rounds_of(kernel) is not None and number == 0:
-                other = step_matrix(kernel, scorer, start, number, seed, when, windows=True)
+            other, rounds = matrix, rounds_of(kernel)
+            # Windows are the same at every step.
+            if rounds is SiteRounds or (rounds is not None and number == 0):
+                other = step_matrix(kernel, scorer, start, number, seed, when, in_rounds=True)
             same = (matrix - other).abs().max() < TOLERANCE
             _expect(same, f"asynchronous chains decide differently in {where}.")
 
@@ -336,18 +336,9 @@ def exchange_matrix(
     return outcome_matrix(len(tuples), run, places_of, seed, kernel.replicas)
 
 
-def _asynchronous(
-    kernel: Kernel, scorer: Scorer, start: Chains, number: int, seed: int, when: int
-) -> Float[Tensor, "states states"]:
-    """Return the transition matrix of asynchronous chains at the same place."""
-    assert isinstance(kernel, Metropolis)
-    begun = kernel.begin(replace(start, step=when * kernel.steps(start)), CounterRng(seed))
-    return asynchronous_matrix(kernel, scorer, begun, begun.rank == number)
-
-
 def _check_terms(energy: Energy, scorer: Scorer, states: Chains, values: Tensor) -> None:
     try:
-        terms = energy.terms(scorer.model, _with_sites(energy, scorer, states.sequences))
+        terms = energy.terms(scorer.model, with_passes(energy, scorer, states.sequences))
     except InputError:
         return  # it has none
     _expect(_same(terms.sum(1), values), f"the terms of '{energy}' do not add up to it.")
@@ -373,7 +364,7 @@ def _check_stages(
     """Compare the stages of every single-site move with those of its reverse."""
     kernel = Metropolis(energy, Site(), delayed=delayed)
     tokens, finite = states.tokens, values.isfinite()
-    falls = torch.full((len(kernel.plan.stages), len(tokens), len(tokens)), torch.nan).double()
+    drops = torch.full((len(kernel.plan.stages), len(tokens), len(tokens)), torch.nan).double()
     for place in range(tokens.shape[1]):
         free = states.free[:, place]
         for token in sorted(set(tokens[free, place].tolist())):
@@ -384,13 +375,13 @@ def _check_stages(
             if moves.numel():
                 chains = kernel.init(states.rows(moves), scorer)
                 scores = ProposalScores(kernel, chains, _single(chains, place, token), scorer)
-                for number, fall in enumerate(falls):
-                    fall[moves, targets[moves]] = scores.energy_drop(
+                for number, drop in enumerate(drops):
+                    drop[moves, targets[moves]] = scores.energy_drop(
                         number, torch.arange(len(moves))
                     )
-    off = (falls + falls.transpose(1, 2)).nan_to_num().abs().max()
+    off = (drops + drops.transpose(1, 2)).nan_to_num().abs().max()
     _expect(off < 1e-9, f"a stage of '{energy}' does not change its sign with the move.")
-    off = (falls[-1] - (values[:, None] - values)).nan_to_num().abs().max()
+    off = (drops[-1] - (values[:, None] - values)).nan_to_num().abs().max()
     _expect(off < 1e-9, f"the last stage of '{energy}' is not exact.")
 
 
@@ -425,12 +416,6 @@ class _RandomTarget(Energy):
         return "random"
 
 
-def _with_sites(energy: Energy, scorer: Scorer, given: Sequences) -> Sequences:
-    needed = energy.needs_passes
-    sites = scorer.cache(given, energy.needs_normaliser, groups=energy.groups) if needed else None
-    return replace(given, pass_cache=sites)
-
-
 def _cut(given: Sequences, width: int) -> Sequences:
     """Return sequences without their last columns."""
     free = None if given.free is None else given.free[:, :width]
@@ -438,7 +423,7 @@ def _cut(given: Sequences, width: int) -> Sequences:
 
 
 def _values(energy: Energy, scorer: Scorer, given: Sequences) -> Float[Tensor, " states"]:
-    values = energy(scorer.model, _with_sites(energy, scorer, given))
+    values = energy(scorer.model, with_passes(energy, scorer, given))
     _expect(values.dtype == torch.float64, f"'{energy}' must return float64 numbers.")
     _expect(values.shape == given.lengths.shape, f"'{energy}' must return one number per sequence.")
     _expect(not bool(values.isnan().any()), f"'{energy}' is not a number for some sequence.")

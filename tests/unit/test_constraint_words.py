@@ -6,7 +6,7 @@ import torch
 import maskov
 import tiny_models
 from maskov import AllowedTokens, AvoidWords, ContainsWords, MaskedConditional, default_kernel
-from maskov.constraints.words import continues, spellings
+from maskov.constraints.base import continues, spellings
 from maskov.exact import fresh_state
 
 

@@ -1,8 +1,14 @@
 """Hard constraints: what sequences must or must not hold, kept by every proposal."""
 
 from maskov.constraints.base import Constraint, PartlyFilled
-from maskov.constraints.positions import AllowedTokens, MaxChanges, MaxEdits
-from maskov.constraints.words import AvoidWords, ContainsWords, check_words_agree
+from maskov.constraints.kinds import (
+    AllowedTokens,
+    AvoidWords,
+    ContainsWords,
+    MaxChanges,
+    MaxEdits,
+    check_words_agree,
+)
 
 __all__ = [
     "AllowedTokens",

@@ -21,11 +21,15 @@ from weakref import WeakKeyDictionary
 
 import torch
 
+from maskov.errors import InputError
 from maskov.models.base import MaskedModel
-from maskov.types import Bool, Int, Tensor, inside
+from maskov.types import Batch, Bool, Int, Tensor, inside
 
 # What `PartlyFilled.known` holds where no token is known.
 UNFILLED, OUTSIDE = -1, -2
+Spelling = tuple[int, ...]
+# How tokens begin a word, in byte pairs and in SentencePiece.
+_SPACES = ("Ġ", "▁")
 
 _Made = TypeVar("_Made")
 _Rest = ParamSpec("_Rest")
@@ -33,7 +37,7 @@ _TABLES: WeakKeyDictionary[MaskedModel, dict[Any, Any]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
-class PartlyFilled:
+class PartlyFilled(Batch):
     """Sequences some of whose places are still `unfilled`; `place` is the one that is filled next.
 
     `reference` are the tokens of the text that a chain started from, padded with −1.
@@ -56,16 +60,6 @@ class PartlyFilled:
         width = self.tokens.shape[1]
         held = self.known.gather(1, place.clamp(0, width - 1)[:, None]).squeeze(1)
         return torch.where((place >= 0) & (place < width), held, OUTSIDE)
-
-    def rows(self, index: Tensor | slice) -> PartlyFilled:
-        """Return the chosen sequences."""
-        return PartlyFilled(
-            self.tokens[index],
-            self.lengths[index],
-            self.unfilled[index],
-            self.place[index],
-            self.reference[index],
-        )
 
 
 class Constraint(ABC):
@@ -105,6 +99,72 @@ def per_model(
         return made
 
     return remembered
+
+
+@per_model
+def spellings(model: MaskedModel, word: str) -> tuple[Spelling, ...]:
+    """Return the tokens of a word: as a text begins with it, and as it follows others."""
+    texts = [word, f" {word}"]
+    if has_letters_only(model):  # some of whose tokenizers want spaces between letters
+        texts.append(" ".join("".join(word.split())))
+    written = dict.fromkeys(tuple(model.encode(text)) for text in texts)
+    found, unknown = list[Spelling](), None
+    for ids in written:
+        bad = [i for i in ids if i == model.mask_id or not model.may_stand(i)]
+        unknown = bad[0] if bad else unknown
+        if ids and not bad:
+            found.append(ids)
+    if not found:
+        token = f" ('{model.token_strings([unknown])[0]}')" if unknown is not None else ""
+        raise InputError(
+            f"'{word}' holds a token that no sample of '{model.name}' may hold{token}; use words "
+            "of the model's vocabulary."
+        )
+    return tuple(found)
+
+
+def check_proposed(model: MaskedModel, word: str) -> None:
+    """Refuse a word with a letter that is never proposed, where samples should hold it."""
+    for token in (token for ids in spellings(model, word) for token in ids):
+        if token in model.only_given:
+            letter = model.token_strings([token])[0]
+            raise InputError(
+                f"'{model.name}' proposes the 20 amino acids only, not '{letter}': add "
+                f"--model 'NAME(extra_letters={letter})'."
+            )
+
+
+@per_model
+def has_letters_only(model: MaskedModel) -> bool:
+    """Whether every token that may be sampled is one letter, as in models of proteins."""
+    allowed = (~model.forbidden).nonzero().flatten().tolist()
+    return all(len(name) == 1 for name in model.token_strings(allowed))
+
+
+@per_model
+def continues(model: MaskedModel) -> Bool[Tensor, " vocabulary"]:
+    """Return which tokens continue the word before them: where tokens are whole words, none."""
+    names = model.token_strings(range(model.vocabulary_size))
+    if any(name.startswith("##") for name in names):  # WordPiece
+        marks = [name.startswith("##") for name in names]
+    elif any(name.startswith(_SPACES) for name in names):  # byte pairs and SentencePiece
+        marks = [not name.startswith(_SPACES) and name[:1].isalnum() for name in names]
+    else:
+        marks = [False] * len(names)
+    return torch.tensor(marks, device=model.device)
+
+
+def spelled_at(
+    known: Int[Tensor, "n length"], spelling: Spelling, or_unfilled: bool = False
+) -> Bool[Tensor, "n length"]:
+    """Return where a spelling begins, or could begin if unfilled places may hold any token."""
+    length = known.shape[1]
+    padded = torch.nn.functional.pad(known, (0, len(spelling)), value=OUTSIDE)
+    found = torch.ones_like(known, dtype=torch.bool)
+    for number, token in enumerate(spelling):
+        here = padded[:, number : number + length]
+        found &= (here == token) | (or_unfilled & (here == UNFILLED))
+    return found
 
 
 def quoted(words: tuple[str, ...]) -> str:

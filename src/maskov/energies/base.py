@@ -16,7 +16,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 
@@ -344,6 +344,12 @@ def failure(energy: Energy, error: Exception) -> Exception:
     return InputError(f"the energy '{energy}' failed ({reason[:200].rstrip(': ')}).")
 
 
+def contents(sequences: Sequences) -> list[list[int]]:
+    """Return each sequence without its padding."""
+    rows, sizes = sequences.tokens.tolist(), sequences.lengths.tolist()
+    return [row[:size] for row, size in zip(rows, sizes, strict=True)]
+
+
 def distinct_names(parts: Iterable[Energy]) -> tuple[str, ...]:
     """Return a name to show for each part; equal ones, and those that runs use, get a number."""
     found: list[str] = []
@@ -377,19 +383,14 @@ class TextEnergy(Energy):
 
     def __call__(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
         """Decode the sequences and ask the function."""
-        rows, sizes = sequences.tokens.tolist(), sequences.lengths.tolist()
-        texts = [model.decode(row[:size]) for row, size in zip(rows, sizes, strict=True)]
-        try:
-            numbers: Any = self.function(texts)
-            values = [float(number) for number in numbers]
-        except Exception as error:
-            raise failure(self, error) from error
-        if len(values) != len(texts) or any(math.isnan(value) for value in values):
+        texts = [model.decode(ids) for ids in contents(sequences)]
+        numbers = [float(number) for number in self.function(texts)]
+        if len(numbers) != len(texts):
             raise InputError(
                 f"the energy '{self}' must return one number for each text; it returned "
-                f"{len(values)} for {len(texts)}, or some are not numbers."
+                f"{len(numbers)} for {len(texts)}."
             )
-        return torch.tensor(values, dtype=torch.float64, device=sequences.tokens.device)
+        return torch.tensor(numbers, dtype=torch.float64, device=sequences.tokens.device)
 
     def is_part(self, other: Energy) -> bool:
         """Whether both ask the same function; what equality means to it is not known here."""

@@ -26,8 +26,9 @@ import re2
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from maskov.energies.base import Energy, Sum
-from maskov.energies.networks import contents, references
+from maskov.constraints.kinds import next_row
+from maskov.energies.base import Energy, Sum, contents
+from maskov.energies.networks import references
 from maskov.errors import InputError
 from maskov.models.base import MaskedModel
 from maskov.models.conditional import ConditionalModel
@@ -190,19 +191,13 @@ class Edit(Distance):
 
 
 def edit_distance(one: Sequences, other: Sequences) -> Int[Tensor, " n"]:
-    """Return Levenshtein's distance of each pair of sequences.
-
-    A row of the table is computed at once: with a[j] the least cost without an insertion at the
-    end, row[j] is the least a[k] + j − k over all k ≤ j, a running minimum.
-    """
+    """Return Levenshtein's distance of each pair of sequences."""
     count, width = other.tokens.shape
     place = torch.arange(width + 1, device=other.tokens.device)
     row = place.expand(count, -1)
     for index in range(one.tokens.shape[1]):
         differs = (one.tokens[:, index, None] != other.tokens).long()
-        best = torch.cat([row[:, :1] + 1, torch.minimum(row[:, 1:] + 1, row[:, :-1] + differs)], 1)
-        after = (best - place).cummin(1).values + place
-        row = torch.where((index < one.lengths)[:, None], after, row)
+        row = torch.where((index < one.lengths)[:, None], next_row(row, differs, place), row)
     return row.gather(1, other.lengths[:, None]).squeeze(1)
 
 

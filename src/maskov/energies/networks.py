@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from maskov.energies.base import Energy
+from maskov.energies.base import Energy, contents
 from maskov.errors import InputError, ModelError, TooLongError
 from maskov.models.base import MaskedModel, coarse
 from maskov.models.checkpoint import LOADING, fingerprint, load_checkpoint
@@ -394,12 +394,6 @@ def check_lengths(lengths: Sequence[int], limit: int, name: str) -> None:
             f"a text has {longest} tokens; '{name}' takes at most {limit}.",
             [length <= limit for length in lengths],
         )
-
-
-def contents(sequences: Sequences) -> list[list[int]]:
-    """Return each sequence without its padding."""
-    rows, sizes = sequences.tokens.tolist(), sequences.lengths.tolist()
-    return [row[:size] for row, size in zip(rows, sizes, strict=True)]
 
 
 def references(sequences: Sequences, energy: object) -> Sequences:

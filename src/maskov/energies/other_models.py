@@ -51,8 +51,8 @@ class OtherModel(Energy):
         check_lengths(sequences.lengths.tolist(), self._scorer.model.max_length, self.name)
         tokens = self._translated(model, sequences)
         plain = replace(sequences, tokens=tokens, pass_cache=None, reference=None)
-        sites = self._scorer.cache(plain, self.energy.normalised, groups=self.energy.groups)
-        values = self.energy(self._scorer.model, replace(plain, pass_cache=sites))
+        cache = self._scorer.cache(plain, self.energy.normalised, groups=self.energy.groups)
+        values = self.energy(self._scorer.model, replace(plain, pass_cache=cache))
         self._scorer.check()
         return values
 

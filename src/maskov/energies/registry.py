@@ -123,7 +123,8 @@ def _named(term: str, causal: str | None, text: str, loading: Loading, trust_par
         raise _unknown(text)
     try:
         if name in _WITH_MODEL:
-            arguments = [*map(_as_name, arguments[:1]), *arguments[1:]]
+            # A model whose name looks like a number has a name all the same.
+            arguments = [*map(str, arguments[:1]), *arguments[1:]]
             return _WITH_MODEL[name](*arguments, **options, loading=loading)
         return _PLAIN[name](*arguments, **options)
     except (TypeError, ValueError, AttributeError):
@@ -151,7 +152,7 @@ def _masked(
 ) -> Energy:
     """Return E_raw or E_norm, of the model that proposes or of another one."""
     named = all(isinstance(one, str) for one in arguments) and len(arguments) < 2
-    if not named or options.keys() - {"groups"} or ("(" in term and not _given(term)):
+    if not named or options.keys() - {"groups"}:
         raise InputError(
             f"'{term.strip()}' is not an energy: write {name}, {name}(groups=4) or {name}(MODEL)."
         )
@@ -159,16 +160,6 @@ def _masked(
         raise InputError(f"the groups of '{term.strip()}' must be a whole number.")
     energy = _MASKED[name](**options)
     return OtherModel(energy, arguments[0], loading) if arguments else energy
-
-
-def _given(term: str) -> bool:
-    """Whether something is in the parentheses."""
-    return bool(term.partition("(")[2].rpartition(")")[0].strip())
-
-
-def _as_name(value: Any) -> str:
-    """Return the name of a model; one that looks like a number is a name, too."""
-    return value if isinstance(value, str) else str(value)
 
 
 def as_energy(part: object) -> Energy:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
@@ -232,25 +233,18 @@ def counted(chains: Chains, rows: Int[Tensor, " n"]) -> Chains:
 
 def with_tokens(chains: Chains, proposal: Proposal, accepted: Tensor) -> Chains:
     """Put the accepted tokens, and how sure the model was of them, in their place."""
-    rows, taken = proposal.rows, accepted[:, None]
-    tokens = torch.where(taken, proposal.tokens, chains.tokens[rows])
+    rows = proposal.rows
+    new: dict[str, Tensor] = {"tokens": proposal.tokens, "lengths": proposal.lengths}
     if proposal.confidence is not None:
-        confidence = torch.where(taken, proposal.confidence, chains.confidence[rows])
-        chains = replace(chains, confidence=chains.confidence.index_copy(0, rows, confidence))
-    lengths = torch.where(accepted, proposal.lengths, chains.lengths[rows])
+        new["confidence"] = proposal.confidence
     if proposal.resized is not None:
-        free = torch.where(taken, proposal.resized.free, chains.free[rows])
-        region = torch.where(taken, proposal.resized.region, chains.region[rows])
-        chains = replace(
-            chains,
-            free=chains.free.index_copy(0, rows, free),
-            region=chains.region.index_copy(0, rows, region),
-        )
-    return replace(
-        chains,
-        tokens=chains.tokens.index_copy(0, rows, tokens),
-        lengths=chains.lengths.index_copy(0, rows, lengths),
-    )
+        new |= {"free": proposal.resized.free, "region": proposal.resized.region}
+    changed: dict[str, Any] = {}
+    for name, value in new.items():
+        old: Tensor = getattr(chains, name)
+        taken = accepted if value.dim() == 1 else accepted[:, None]
+        changed[name] = old.index_copy(0, rows, torch.where(taken, value, old[rows]))
+    return replace(chains, **changed)
 
 
 def log_ratio(

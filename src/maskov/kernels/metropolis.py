@@ -84,6 +84,10 @@ class MoveKernel(Kernel):
         """Return the move's steps."""
         return self.move.steps(chains)
 
+    def forced(self) -> Gibbs:
+        """Accept everything, which needs no energies."""
+        return Gibbs(self.move)
+
 
 @dataclass(frozen=True)
 class Gibbs(MoveKernel):
@@ -111,10 +115,6 @@ class Gibbs(MoveKernel):
     def at(self, epoch: int, temperature: float | None, block: int | None) -> Gibbs:
         """Let the move follow the schedule."""
         return replace(self, move=self.move.at(epoch, block))
-
-    def forced(self) -> Gibbs:
-        """Return itself: it accepts everything anyway."""
-        return self
 
     def step(
         self, chains: Chains, rows: Int[Tensor, " n"], scorer: Scorer, rng: Rng
@@ -199,22 +199,18 @@ class Metropolis(MoveKernel):
         delayed = self.delayed if energy.needs_passes else DelayedAcceptance()
         return replace(self, energy=energy, delayed=delayed)
 
-    def forced(self) -> Gibbs:
-        """Accept everything, which needs no energies."""
-        return Gibbs(self.move)
-
     def init(self, chains: Chains, scorer: Scorer) -> Chains:
         """Run the masked passes of the current tokens and every other part of the energy."""
         if self._initialised(chains):
             return chains
         energy, known = self.energy, chains.part_values
         # Passes that another kernel has cached may mask other positions.
-        sites = chains.pass_cache if self._caches(chains) else None
-        if energy.needs_passes and sites is None:
-            sites = scorer.cache(chains.sequences, energy.needs_normaliser, groups=energy.groups)
-        elif energy.needs_normaliser and sites is not None:
-            sites = scorer.with_normaliser(sites, chains.inside)
-        sequences = replace(chains.sequences, pass_cache=sites)
+        cache = chains.pass_cache if self._caches(chains) else None
+        if energy.needs_passes and cache is None:
+            cache = scorer.cache(chains.sequences, energy.needs_normaliser, groups=energy.groups)
+        elif energy.needs_normaliser and cache is not None:
+            cache = scorer.with_normaliser(cache, chains.inside)
+        sequences = replace(chains.sequences, pass_cache=cache)
         # Another target of the same parts differs in weights alone.
         if known is not None and known.of is not None and energy.has_parts_of(known.of):
             values = known.values
@@ -227,7 +223,7 @@ class Metropolis(MoveKernel):
                 "a chain would start at a sequence of probability zero, where no move can be "
                 "judged; start it elsewhere."
             )
-        return replace(chains, pass_cache=sites, part_values=PartValues(energy, values, whole))
+        return replace(chains, pass_cache=cache, part_values=PartValues(energy, values, whole))
 
     def _part_values(self, scorer: Scorer, sequences: Sequences) -> Float[Tensor, "chains parts"]:
         """Evaluate every part of the energy and every early stage of one."""
@@ -431,9 +427,9 @@ class ProposalScores:
         proposal, chains = self._proposal, self._chains
         rows, cache = proposal.rows[index], self.pass_cache
         free = chains.free[rows] if proposal.resized is None else proposal.resized.free[index]
-        sites = None if cache is None else cache.rows(index)
+        cache = None if cache is None else cache.rows(index)
         return Sequences(
-            proposal.tokens[index], proposal.lengths[index], sites, chains.source[rows],
+            proposal.tokens[index], proposal.lengths[index], cache, chains.source[rows],
             chains.reference[rows], free,
         )  # fmt: skip
 

@@ -23,8 +23,11 @@ from maskov.constraints import Constraint, PartlyFilled
 from maskov.errors import InputError
 from maskov.models.base import MaskedModel
 from maskov.models.scorer import Scorer
-from maskov.random import Rng
+from maskov.random import Purpose, Rng
 from maskov.types import Bool, Chains, Float, Int, Proposal, Sequences, Tensor
+
+# The rank of a position that has no turn: later than all.
+NEVER = 2**30
 
 
 @dataclass(frozen=True)
@@ -208,3 +211,28 @@ class Move(ABC):
     def reaches_everything(self) -> bool:
         """Whether every allowed token can be proposed everywhere."""
         return self.conditional.reaches_everything
+
+
+def ranked(
+    keys: Float[Tensor, "n length"], chosen: Bool[Tensor, "n length"]
+) -> Int[Tensor, "n length"]:
+    """Rank the chosen positions by their keys; the others have the rank `NEVER`."""
+    order = keys.masked_fill(~chosen, torch.inf).argsort(dim=1, stable=True)
+    place = torch.arange(order.shape[1], device=order.device).expand(order.shape)
+    rank = torch.empty_like(order).scatter(1, order, place)
+    return rank.masked_fill(~chosen, NEVER)
+
+
+def random_rank(
+    chain: Int[Tensor, " n"],
+    step: Int[Tensor, " n"],
+    chosen: Bool[Tensor, "n length"],
+    rng: Rng,
+    purpose: Purpose,
+    first: int = 0,
+) -> Int[Tensor, "n length"]:
+    """Rank the chosen positions at random; their numbers are drawn from index `first` on."""
+    shape = chosen.shape
+    place = torch.arange(shape[1], device=chosen.device).expand(shape) + first
+    who, when = (one[:, None].expand(shape).flatten() for one in (chain, step))
+    return ranked(rng.uniform(who, when, purpose, place.flatten()).view(shape), chosen)

@@ -93,14 +93,14 @@ class Filling:
         self._old = Windows(chains.tokens[rows], chains.lengths[rows], rank)
         self._new = new or self._old
         self._tokens = self._new.tokens
-        self._sites = chains.pass_cache
+        self._cache = chains.pass_cache
         if (
             resized is not None
             and chains.pass_cache is not None
             and chains.pass_cache.groups is not None
         ):
-            self._sites = None  # groups of positions are others once positions have moved
-        self._groups = None if self._sites is None else self._sites.groups
+            self._cache = None  # groups of positions are others once positions have moved
+        self._groups = None if self._cache is None else self._cache.groups
         self._probability = torch.zeros(rank.shape, dtype=torch.float64, device=rank.device)
         zero = self._probability[:, 0]
         self._forward, self._reverse = zero, zero.clone()
@@ -261,13 +261,13 @@ class Filling:
         Passes that are `last` are remembered: they are passes of the finished proposal.
         """
         wanted = windows.rank[owner] == number
-        if self._sites is None:
+        if self._cache is None:
             cached = torch.zeros_like(cached)
         asked = (~cached).nonzero().flatten()
         row, place = wanted.nonzero(as_tuple=True)
         known = None
-        if self._sites is not None:
-            known = self._sites.hidden[self._rows[owner][row], place]
+        if self._cache is not None:
+            known = self._cache.hidden[self._rows[owner][row], place]
             if not asked.numel():
                 return known
         chosen = owner[asked]
@@ -334,13 +334,14 @@ def _portions(
 
     Each with its logits, log q of all tokens under the constraints, and where these allow none.
     """
+    place = torch.arange(len(hidden), device=hidden.device)
     for begin in range(0, len(hidden), scorer.model.head_rows):
         part = slice(begin, begin + scorer.model.head_rows)
         logits = scorer.model.logits(hidden[part])
         scorer.track_nan(logits)
         allowed, stuck = None, torch.zeros(len(logits), dtype=torch.bool, device=logits.device)
         if filling is not None:
-            allowed = conditional.allowed(filling.rows(part), scorer.model)
+            allowed = conditional.allowed(filling.rows(place[part]), scorer.model)
             stuck = ~allowed.any(1)
             # Drawn all the same, so that all numbers are numbers.
             allowed = allowed | stuck[:, None]

@@ -22,13 +22,12 @@ import torch
 
 from maskov.errors import InputError
 from maskov.models.scorer import Scorer
-from maskov.moves.base import MaskedConditional, Move
+from maskov.moves.base import NEVER, MaskedConditional, Move, random_rank, ranked
 from maskov.moves.filling import Filling
 from maskov.random import Purpose, Rng
 from maskov.types import Bool, Chains, Int, Proposal, Tensor
 
 ORDERS = ("random", "left-to-right")
-_NEVER = 2**30
 
 
 class Positions(ABC):
@@ -85,8 +84,8 @@ class Sweep(Positions):
     ) -> Int[Tensor, "n length"]:
         """Return the order of an epoch that begins at `step`."""
         if self.order == "left-to-right":
-            return (free.cumsum(1) - 1).masked_fill(~free, _NEVER)
-        return _random_rank(chain, step, free, rng, Purpose.ORDER)
+            return (free.cumsum(1) - 1).masked_fill(~free, NEVER)
+        return random_rank(chain, step, free, rng, Purpose.ORDER)
 
     def steps(self, chains: Chains) -> Int[Tensor, " chains"]:
         """Return the blocks needed to visit every free position once."""
@@ -100,7 +99,7 @@ class Sweep(Positions):
         """
         if chains.resizable:
             chain, step, free = chains.chain[rows], chains.step[rows], chains.free[rows]
-            return _random_rank(chain, step, free, rng, Purpose.POSITION) < self.block
+            return random_rank(chain, step, free, rng, Purpose.POSITION) < self.block
         # A population may make more moves at a point than there are blocks.
         number = chains.epoch_step[rows] % self.steps(chains)[rows].clamp(min=1)
         rank, number = chains.rank[rows], number[:, None]
@@ -112,21 +111,6 @@ class Sweep(Positions):
 
     def __str__(self) -> str:
         return f"{self.order}, block={self.block}"
-
-
-def _random_rank(chain: Tensor, step: Tensor, free: Tensor, rng: Rng, purpose: Purpose) -> Tensor:
-    """Rank the free positions by random keys."""
-    shape = free.shape
-    place = torch.arange(shape[1], device=free.device).expand(shape)
-    keys = rng.uniform(
-        chain[:, None].expand(shape).flatten(),
-        step[:, None].expand(shape).flatten(),
-        purpose,
-        place.flatten(),
-    ).reshape(shape)
-    order = keys.masked_fill(~free, torch.inf).argsort(dim=1, stable=True)
-    rank = torch.empty_like(order).scatter(1, order, place)
-    return rank.masked_fill(~free, _NEVER)
 
 
 @dataclass(frozen=True)
@@ -144,11 +128,7 @@ class LowestConfidence(Positions):
 
     def begin(self, chains: Chains, rng: Rng) -> Chains:
         """Rank the free positions from least to most confident."""
-        confidence = chains.confidence.masked_fill(~chains.free, torch.inf)
-        order = confidence.argsort(dim=1, stable=True)
-        place = torch.arange(order.shape[1], device=order.device).expand(order.shape)
-        rank = torch.empty_like(order).scatter(1, order, place)
-        return replace(chains, rank=rank.masked_fill(~chains.free, _NEVER))
+        return replace(chains, rank=ranked(chains.confidence, chains.free))
 
     def steps(self, chains: Chains) -> Int[Tensor, " chains"]:
         """One step an iteration."""

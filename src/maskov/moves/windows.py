@@ -31,7 +31,7 @@ import torch
 
 from maskov.errors import InputError
 from maskov.models.scorer import Scorer
-from maskov.moves.base import MaskedConditional, Move
+from maskov.moves.base import MaskedConditional, Move, random_rank
 from maskov.moves.filling import Filling, Windows
 from maskov.random import Purpose, Rng
 from maskov.types import Bool, Chains, Float, Int, Proposal, Resized, Tensor
@@ -117,15 +117,7 @@ class Span(Window):
         first = (uniform(_PLACE) * (count - size + 1)).long()
         among = free.cumsum(1) - 1
         inside = free & (among >= first[:, None]) & (among < (first + size)[:, None])
-        place = torch.arange(free.shape[1], device=free.device).expand(free.shape)
-        keys = rng.uniform(
-            chain[:, None].expand(free.shape).flatten(),
-            step[:, None].expand(free.shape).flatten(),
-            Purpose.POSITION,
-            (place + _KEYS).flatten(),
-        ).view(free.shape)
-        order = keys.masked_fill(~inside, torch.inf).argsort(dim=1, stable=True)
-        rank = torch.empty_like(order).scatter(1, order, place)
+        rank = random_rank(chain, step, inside, rng, Purpose.POSITION, _KEYS)
         return rank.masked_fill(~inside, -1)
 
     @property
