@@ -121,7 +121,7 @@ def test_samples_in_another_order_and_missing_checkpoints(copy, runs):
     assert files(copy) == files(runs["whole"])
     shutil.rmtree(copy / "checkpoints")
     (copy / "checkpoints").touch()
-    with pytest.raises(RunError, match="is no folder"):
+    with pytest.raises(RunError, match="is not a folder"):
         resume(copy, MODEL)
 
 
@@ -408,4 +408,4 @@ def test_only_regular_files_are_opened(name, kind, copy, monkeypatch, call):
         call(command, copy)
     if name == "manifest.json":
         code, _, err = call("diagnose", copy)
-        assert (code, f"'{path}' is no regular file but a named pipe" in err) == (2, True)
+        assert (code, f"'{path}' is not a regular file but a named pipe" in err) == (2, True)

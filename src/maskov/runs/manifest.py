@@ -437,7 +437,7 @@ def kernel_of(
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise RunError("the manifest of this run is damaged: invalid 'kernel'.") from error
     except InputError as error:
-        # A part of the user's own that is missing is told as it is.
+        # A custom part that is missing is told as it is.
         if own_parts(config):
             raise
         raise RunError(

@@ -276,11 +276,11 @@ class Store:
         try:
             text = read_text(path / "manifest.json")
         except (OSError, ValueError) as error:
-            raise RunError(f"'{path}' is no run folder: it has no readable manifest.") from error
+            raise RunError(f"'{path}' is not a run folder: it has no readable manifest.") from error
         return cls(read_manifest(text, str(path)), path)
 
     def discard(self) -> None:
-        """Remove what `create` made, the manifest first, so that half of it is no run."""
+        """Remove what `create` made, the manifest first, so half of it is not a run."""
         files = ("manifest.json", "samples.jsonl", "tokens.json", "traces.npy", "tokens.npy")
         for name in files:
             (self.path / name).unlink(missing_ok=True)
@@ -291,7 +291,7 @@ class Store:
         check_folder(self.path)
         saved = self.path / "checkpoints"
         if saved.exists() and not saved.is_dir():
-            raise RunError(f"'{saved}' is no folder; remove it, and the run starts again.")
+            raise RunError(f"'{saved}' is not a folder; remove it, and the run starts again.")
         for array in self._arrays.values():
             if array.path is not None and array.path.exists():
                 array.read()

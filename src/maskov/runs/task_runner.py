@@ -256,7 +256,7 @@ class TaskRunner:
         """Take the group through all epochs that one kernel allows, or until the task is over.
 
         An epoch's results are written as soon as the slowest chain has finished it. A task may end
-        anywhere on the way: the buffers are then kept as they are, and the next task goes on with
+        anywhere on the way: the buffers are then kept as they are, and the next task continues with
         the same rounds.
         """
         if not self.group.buffers:
