@@ -150,11 +150,19 @@ def test_chains_start_from_drafts_and_from_the_autoregressive_translation(printe
 
 def test_sampled_lengths_are_weighed_by_the_autoregressive_model_where_there_is_one(printed, shelf):
     line = "translate - --method mh --epochs 3 --lengths sampled --seed 3 -q"
-    spelled = "--energy norm+0.5*autoregressive(tiny-twin) --start autoregressive"
-    outs = [printed(f"{line} --pair de-en {more}", stdin="red\nblue green\n")
-            for more in ("--out run", f"{spelled} --out spelled")]  # fmt: skip
-    assert outs[0] == outs[1]
-    assert Run.open("run").signature == Run.open("spelled").signature
+    ways = {
+        "run": "",
+        "spelled": "--energy norm+0.5*autoregressive(tiny-twin) --start autoregressive",
+        "short": "--energy norm+0.5*autoregressive --start autoregressive",
+        # By its folder it is another name, which is found from everywhere.
+        "named": "--energy norm+0.5*autoregressive --start autoregressive --autoregressive "
+        f"{shelf}/tiny-twin",
+    }
+    outs = {printed(f"{line} --pair de-en {more} --out {name}", stdin="red\nblue green\n")
+            for name, more in ways.items()}  # fmt: skip
+    assert len(outs) == 1
+    assert len({Run.open(name).signature for name in ("run", "spelled", "short")}) == 1
+    assert f"autoregressive({shelf}/tiny-twin)" in Run.open("named").manifest.energy
     # With another energy, or a model that is named alone, there is none.
     for name, more in {
         "energy": "--pair de-en --energy norm+0.5*predicted_length",
