@@ -39,7 +39,7 @@ def evil_run() -> Run:
         created=EVIL,
     )  # fmt: skip
     store = Store(manifest)
-    store.write_samples(0, samples)
+    store.write_samples(samples)
     for epoch in range(3):
         store.write_rows(0, epoch, {name: rows[epoch] for name, rows in run.traces.items()})
     return Run(store)

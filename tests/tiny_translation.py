@@ -84,8 +84,8 @@ def save(folder: Path, seed: int = 0, dtype: torch.dtype = torch.float32, **chan
 
 def shelf(root: Path, **pairs: Sequence[str]) -> Path:
     """Fill a folder with a model and its twin, described as those of the repository are."""
-    for name, kind in (("tiny-translation", "translation"), ("tiny-twin", "twin")):
-        folder = save(root / name, causal=kind == "twin")
+    for name, kind in (("tiny-translation", "translation"), ("tiny-twin", "autoregressive")):
+        folder = save(root / name, causal=kind == "autoregressive")
         about = {
             "name": name,
             "kind": kind,

@@ -24,7 +24,7 @@ from maskov.shipped import folder_of, model_for
 def model_weights_hash(model: Any) -> str:
     """Hash the full-precision weights, shape and vocabulary of a loaded model."""
     exact = getattr(model, "exact", None) or model
-    return weights_hash(exact.checkpoint, exact.tokenizer)
+    return weights_hash(getattr(exact, "checkpoint", None) or exact.network, exact.tokenizer)
 
 
 BUNDLED_DATA = Path(__file__).parents[1] / "data"
@@ -90,7 +90,7 @@ class Context:
         if role == "judge" and maskov_models.DEFAULT_JUDGE is not None:
             return maskov_models.DEFAULT_JUDGE
         if role.startswith("twin-"):
-            return model_for(role.removeprefix("twin-"), "twin")
+            return model_for(role.removeprefix("twin-"), "autoregressive")
         if "-" in role:
             return model_for(role, "translation")
         raise InputError(f"no model for '{role}': give --checkpoints.")

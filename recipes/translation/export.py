@@ -14,6 +14,7 @@ from pathlib import Path
 
 import torch
 
+from maskov.models.network import load_translation
 from recipes.translation.train import PAIRS
 
 LIMIT = 48 * 2**20
@@ -32,7 +33,7 @@ def export(folder: Path, out: Path, facts: str, quality: dict[str, float]) -> in
     twin = shape.causal
     about = {
         "name": out.name,
-        "kind": "twin" if twin else "translation",
+        "kind": "autoregressive" if twin else "translation",
         "summary": f"German and Romanian to English, {'left to right' if twin else 'masked'}; "
         f"{shape.encoder_layers} + {shape.decoder_layers} layers of {shape.width}, "
         f"{len(tokenizer)} subwords",

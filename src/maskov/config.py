@@ -592,7 +592,7 @@ def read_manifest(text: str, folder: str) -> Manifest:
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise RunError(f"'{folder}' is no run folder: it has no readable manifest.") from error
+        raise RunError(f"'{folder}' is not a run folder: it has no readable manifest.") from error
     if isinstance(data, dict) and data.get("format") != FORMAT and "format" in data:
         raise RunError(
             f"'{folder}' was written by another version of maskov (format "

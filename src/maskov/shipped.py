@@ -22,15 +22,15 @@ from maskov.errors import ModelError
 
 ROOT = Path(__file__).parent / "models" / "pretrained"
 REPOSITORY = Path(__file__).parents[2] / "models"
-KINDS = ("masked", "causal", "classifier", "translation", "twin")
+KINDS = ("masked", "causal", "classifier", "translation", "autoregressive")
 
 
 @dataclass(frozen=True)
 class Shipped:
     """The description of a model in its `about.json`; `quality` maps measures to values.
 
-    `pairs` are the language pairs of a translation model, such as de-en. The kind `twin` is the
-    autoregressive counterpart of a masked translation model.
+    `pairs` are the language pairs of a translation model, such as de-en. The kind `autoregressive`
+    is the counterpart of a masked translation model.
     """
 
     name: str
@@ -204,8 +204,9 @@ def source_of(name: str, kind: str) -> str:
     """Return where to load a model of this kind from: a shipped model's folder, or `name`."""
     for model in _known():
         if model.name == name and model.kind != kind:
+            a = "an " if model.kind == "autoregressive" else "a "
             raise ModelError(
-                f"'{name}' is a {model.kind} model, not a {kind} one; `maskov models` lists all "
+                f"'{name}' is {a}{model.kind} model, not a {kind} one; `maskov models` lists all "
                 "models and their kinds."
             )
     folder = folder_of(name)

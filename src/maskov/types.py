@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import numpy.typing as npt
 import torch
@@ -24,12 +24,7 @@ else:
     try:  # jaxtyping is a development dependency: the shapes are checked in the tests
         from jaxtyping import Bool, Float, Int
     except ImportError:  # pragma: no cover - the plain install
-
-        class _Shaped:
-            def __getitem__(self, item: Any) -> Any:
-                return item[0]
-
-        Bool = Float = Int = _Shaped()
+        Bool = Float = Int = Annotated
 
 __all__ = [
     "Bool",

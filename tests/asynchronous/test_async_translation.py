@@ -1,7 +1,5 @@
 """Chains that translate decide alike in flight and in lock-step, whoever is beside them."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -112,11 +110,3 @@ def test_numbers_belong_to_chains_not_to_sources():
     run = sample(MODEL.given([SOURCES[1]] * 2), _kernel(Raw()), **SETTINGS)
     first, second = ([one.ids for one in run.samples if one.template == row] for row in (0, 1))
     assert first != second
-
-
-def test_the_token_budget_decides_nothing():
-    kernel = _kernel(Raw(), 2)
-    settings = SETTINGS | {"lengths": "top", "schedule": replace(SCHEDULE, force_accept=1)}
-    assert _chains(sample(GIVEN, kernel, **settings, token_budget=24)) == _chains(
-        sample(GIVEN, kernel, **settings)
-    )

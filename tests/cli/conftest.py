@@ -27,7 +27,7 @@ def home(tmp_path_factory) -> Path:
     (root / "bare" / "vocab.txt").unlink()  # a model without a tokenizer
     save_esm(root / "esm")
     # Models that serve two pairs of languages; the autoregressive one serves one of them.
-    tiny_translation.shelf(root / "shelf", twin=("de-en",))
+    tiny_translation.shelf(root / "shelf", autoregressive=("de-en",))
     return root
 
 

@@ -160,7 +160,10 @@ REFUSED = {
         "the [MASK{0,2}]"                           | has no length
         "the [MASK*]" --moves span                  | moves that change the length
         "the [MASK]" --moves insert-delete          | blank of unknown length
-        "the [MASK]" --length-prior none            | no move changes the length
+        "the [MASK]" --length-prior none            | no blank has an unknown length
+        "the [MASK]" --length-prior none -c 2       | no move changes the length
+        "the [MASK]" --whole-words -c 2             | chains have no use
+        "the [MASK*] [MASK*] [MASK*]"               | more than 128 lengths
         "a [MASK]" --max-changes 2                  | only in its blanks
         "the _ man ."                               | no blank
         templates                                   | template 2 has no blank
@@ -230,6 +233,7 @@ REFUSED = {
         --model ./nowhere                           | './nowhere'
         --seed 1                                    | --pair de-en, or --model
         --pair en-de                                | use one of de-en, ro-en
+        --model @shelf/tiny-translation --method mh --energy norm+autoregressive | the languages
     """,
     "translate red -q --pair de-en": """
         --pair ro-en --method ar                    | use one of de-en
@@ -239,6 +243,9 @@ REFUSED = {
         --method mh --pick mbr                      | --chains 3 or more
         --method mh --lengths long                  | unknown --lengths
         --method mh --beam 3                        | does not use --beam
+        --method mh --energy norm --autoregressive tiny-twin | no use of --autoregressive
+        --method mh --energy autoregressive(tiny-translation) | is a masked model
+        --method mh --energy autoregressive --pick lowest | --pick lowest
         --method mh --drafts nowhere.txt            | cannot read 'nowhere.txt'
         --method mh --start drafts                  | --drafts FILE
         --method greedy --iterations 3              | does not use --iterations
@@ -246,13 +253,13 @@ REFUSED = {
         --method ar --chains 2                      | does not use --chains
         --method ar --out run                       | no use of --out
         --method ar --token-budget 9                | drop it
-        --method ar --twin tiny-translation         | needs an autoregressive one
-        --method ar --twin ./nowhere                | 'nowhere'
+        --method ar --autoregressive tiny-translation | needs an autoregressive one
+        --method ar --autoregressive ./nowhere       | 'nowhere'
         --method block-mh '--moves=site(block=0)'    | block
         --method block-mh --moves span              | moves sites
         --epochs 3                                  | does not use --epochs
         --drafts red                                | does not use --drafts
-        --twin tiny-twin                            | no use of --twin
+        --autoregressive tiny-twin                  | no use of --autoregressive
         --token-budget 0                            | --token-budget must be at least 1
         --seed -1 --out run                         | seed
         --precision half                            | unknown precision

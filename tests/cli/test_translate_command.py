@@ -109,12 +109,12 @@ def test_the_autoregressive_model_writes(printed, rows, model, shelf, tmp_path):
     twin = AutoregressiveTranslator.load(shelf / "tiny-twin", choose_device("cpu"), "tiny-twin")
     expected = _lines(translate(model, SOURCES, TranslationMethod("ar"), twin))
     for way in (
-        "--pair de-en", f"--model {shelf}/tiny-translation --twin {shelf}/tiny-twin",
-        "--pair ro-en --twin tiny-twin", "--pair de-en --beam 5 --length-power 1",
+        "--pair de-en", f"--model {shelf}/tiny-translation --autoregressive {shelf}/tiny-twin",
+        "--pair ro-en --autoregressive tiny-twin", "--pair de-en --beam 5 --length-power 1",
     ):  # fmt: skip
         assert printed(f"translate - --method ar --json -q {way}", stdin=TEXT) == expected
     save(tmp_path / "twin", seed=9, causal=True)
-    assert printed(f"{DE} --method ar --json --twin ./twin", stdin=TEXT) != expected
+    assert printed(f"{DE} --method ar --json --autoregressive ./twin", stdin=TEXT) != expected
 
 
 def test_a_run_folder_is_kept_and_can_be_resumed(rows, printed, refused, shelf, tmp_path):
@@ -143,18 +143,26 @@ def test_chains_start_from_drafts_and_from_the_autoregressive_translation(printe
     assert [len(line.split()) for line in out.split("\n")] == [1, 0, 2, 0]
     assert Run.open("run").manifest.inputs.texts == ("blue", "white red")
     assert printed(f"{line} --drafts -", stdin=(tmp_path / "drafts").read_bytes()) == out
-    written = printed("translate texts --pair de-en --twin tiny-twin -q --method ar")
-    printed(f"{line} --twin tiny-twin --start autoregressive --out twin")
+    written = printed("translate texts --pair de-en --autoregressive tiny-twin -q --method ar")
+    printed(f"{line} --autoregressive tiny-twin --start autoregressive --out twin")
     assert Run.open("twin").manifest.inputs.texts == tuple(written.split("\n")[:3:2])
 
 
 def test_sampled_lengths_are_weighed_by_the_autoregressive_model_where_there_is_one(printed, shelf):
     line = "translate - --method mh --epochs 3 --lengths sampled --seed 3 -q"
-    spelled = "--energy norm+0.5*autoregressive(tiny-twin) --start autoregressive"
-    outs = [printed(f"{line} --pair de-en {more}", stdin="red\nblue green\n")
-            for more in ("--out run", f"{spelled} --out spelled")]  # fmt: skip
-    assert outs[0] == outs[1]
-    assert Run.open("run").signature == Run.open("spelled").signature
+    ways = {
+        "run": "",
+        "spelled": "--energy norm+0.5*autoregressive(tiny-twin) --start autoregressive",
+        "short": "--energy norm+0.5*autoregressive --start autoregressive",
+        # By its folder it is another name, which is found from everywhere.
+        "named": "--energy norm+0.5*autoregressive --start autoregressive --autoregressive "
+        f"{shelf}/tiny-twin",
+    }
+    outs = {printed(f"{line} --pair de-en {more} --out {name}", stdin="red\nblue green\n")
+            for name, more in ways.items()}  # fmt: skip
+    assert len(outs) == 1
+    assert len({Run.open(name).signature for name in ("run", "spelled", "short")}) == 1
+    assert f"autoregressive({shelf}/tiny-twin)" in Run.open("named").manifest.energy
     # With another energy, or a model that is named alone, there is none.
     for name, more in {
         "energy": "--pair de-en --energy norm+0.5*predicted_length",

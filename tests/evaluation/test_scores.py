@@ -6,7 +6,6 @@ import lzma
 import math
 import random
 import statistics
-import sys
 import tracemalloc
 from itertools import pairwise
 
@@ -282,10 +281,3 @@ def test_what_cannot_be_compared_is_refused(texts, references, seed, reason, mon
     monkeypatch.setenv("SACREBLEU_SEED", seed)
     with pytest.raises(InputError, match=reason):
         compare(texts, references)
-
-
-def test_without_sacrebleu_the_extra_is_named(monkeypatch):
-    for name in ("sacrebleu", "sacrebleu.metrics.bleu"):
-        monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(InputError, match=r"pip install '\.\[evaluate\]'"):
-        compare(TRANSLATIONS, REFERENCES)

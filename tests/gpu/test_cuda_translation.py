@@ -87,7 +87,7 @@ def test_sampled_lengths_with_the_twin_are_those_of_the_cpu(tmp_path):
     here, there = (
         translate(
             _on(device), SOURCES, method, seed=3,
-            twin=AutoregressiveTranslator.load(folder, torch.device(device), "tiny-twin"),
+            autoregressive=AutoregressiveTranslator.load(folder, torch.device(device), "tiny-twin"),
         )
         for device in ("cpu", "cuda")
     )  # fmt: skip

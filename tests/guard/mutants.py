@@ -80,8 +80,9 @@ MUTANTS = [
      "asynchronous/test_rounds.py"),
     # storage
     ("runs/store.py", "[row, first : first + len(rows)]", "[row, : len(rows)]", ENGINES),
-    ("runs/state.py", "for file in reversed(_files(folder, group)):\n        state",
-     "for file in _files(folder, group):\n        state", "hostile/test_changed_runs.py"),
+    ("runs/state.py", "damaged: list[Path] = []\n    for file in reversed(_files(folder, group)):",
+     "damaged: list[Path] = []\n    for file in _files(folder, group):",
+     "hostile/test_changed_runs.py"),
     ("runs/state.py", "else sites.groups or 0", "else 0", "resume/test_grouped_runs.py"),
     # configuration
     ("config.py", "max(self.floor, self.start - self.rate * epoch)",

@@ -121,7 +121,7 @@ def test_samples_in_another_order_and_missing_checkpoints(copy, runs):
     assert files(copy) == files(runs["whole"])
     shutil.rmtree(copy / "checkpoints")
     (copy / "checkpoints").touch()
-    with pytest.raises(RunError, match="is no folder"):
+    with pytest.raises(RunError, match="is not a folder"):
         resume(copy, MODEL)
 
 
@@ -147,7 +147,7 @@ def test_traces_of_another_run_do_not_fit(runs, copy):
 # Traces that only some runs have.
 RARE = [
     {"kernel": Metropolis(Norm() + 0.1 * Length(4, 2), Site())},
-    {"replicas": 2, "ladder": (1.0, 0.7), "resident": 4},
+    {"replicas": (1.0, 0.7), "resident": 4},
     {"kernel": Metropolis(Norm(), Resize())},
 ]
 
@@ -408,4 +408,4 @@ def test_only_regular_files_are_opened(name, kind, copy, monkeypatch, call):
         call(command, copy)
     if name == "manifest.json":
         code, _, err = call("diagnose", copy)
-        assert (code, f"'{path}' is no regular file but a named pipe" in err) == (2, True)
+        assert (code, f"'{path}' is not a regular file but a named pipe" in err) == (2, True)

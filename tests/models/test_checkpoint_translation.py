@@ -219,6 +219,8 @@ def test_models_on_a_shelf_are_found_by_name(tmp_path, monkeypatch):
     assert shipped.folder_of("tiny-twin") == tmp_path / "models" / "tiny-twin"
     model = maskov.load("tiny-translation", "cpu")
     assert (type(model), model.name) == (ConditionalModel, "tiny-translation")
-    assert shipped.model_for("ro-en", "twin") == "tiny-twin"
-    with pytest.raises(ModelError, match="'tiny-twin' is a twin model, not a causal one"):
+    assert shipped.model_for("ro-en", "autoregressive") == "tiny-twin"
+    with pytest.raises(
+        ModelError, match="'tiny-twin' is an autoregressive model, not a causal one"
+    ):
         maskov.Autoregressive("tiny-twin")

@@ -20,7 +20,7 @@ def _own_models(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("kind", "name"), [("translation", "deroen-small"), ("twin", "deroen-twin")]
+    ("kind", "name"), [("translation", "deroen-small"), ("autoregressive", "deroen-twin")]
 )
 @pytest.mark.parametrize("pair", ["de-en", "ro-en"])
 def test_found_by_pair_and_small_enough(kind, name, pair):

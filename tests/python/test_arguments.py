@@ -47,7 +47,7 @@ def test_defaults_are_those_of_the_command(call, tmp_path):
     for name, command in typer.main.get_command(app).commands.items():
         if name in ("sample", "infill"):
             known = set(inspect.signature(getattr(maskov, name)).parameters)
-            known |= {"json", "quiet", "start_text"}
+            known |= {"json", "quiet", "start_text", "top_k"}
             for one in command.params:
                 words = {word.strip("-").replace("-", "_") for word in one.opts}
                 assert one.param_type_name == "argument" or words & known, words
@@ -94,7 +94,7 @@ def test_objects_and_lists_mean_what_the_words_of_the_command_mean(given, same):
     ("function", "opened"),
     [(maskov.sample, set()), (maskov.infill, set()), (maskov.score, set()),
      (maskov.rewrite, {"toward"}), (maskov.resume, {"run"}),
-     (maskov.translate, {"model", "method", "twin"})],
+     (maskov.translate, {"model", "method", "autoregressive"})],
 )  # fmt: skip
 def test_every_keyword_has_a_type_that_is_checked(function, opened):
     """But for the kinds of one function, which it makes known itself."""

@@ -115,7 +115,7 @@ def test_names_and_mutations_cannot_be_more_than_text(run):
     config = run.manifest.config
     config = replace(config, inputs=replace(config.inputs, names=(EVIL, EVIL)))
     store = Store(replace(run.manifest, config=config))
-    store.write_samples(0, samples)
+    store.write_samples(samples)
     for epoch in range(6):
         store.write_rows(0, epoch, {name: rows[epoch] for name, rows in run.traces.items()})
     page = to_html(build([Run(store)]))

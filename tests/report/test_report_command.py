@@ -57,12 +57,12 @@ def test_the_format_is_given_or_told_by_the_name(call, folder, tmp_path):
     [
         (["{run}"], "give --out report.html"),
         (["{run}", "--format", "pdf"], "unknown format 'pdf'"),
-        (["{run}/nowhere", "--format", "md"], "is no run folder"),
+        (["{run}/nowhere", "--format", "md"], "is not a run folder"),
         (["{run}", "--out", "{run}"], "is a folder"),
         (["{run}", "--out", "{run}/no/such/folder.html"], "cannot write"),
     ],
 )
-def test_what_a_user_can_mend_is_one_sentence_and_code_2(call, folder, words, said):
+def test_what_a_user_can_fix_is_one_sentence_and_code_2(call, folder, words, said):
     code, out, err = call(*(word.replace("{run}", str(folder)) for word in words))
     assert (code, out) == (2, "")
     assert said in err

@@ -17,7 +17,7 @@ import torch
 import maskov
 from forked import Forked
 from maskov import Gibbs, Metropolis, Norm, Raw, Run, Schedule, resume, sample
-from maskov.errors import InputError, Interrupted, ModelError, RunError
+from maskov.errors import Interrupted, ModelError, RunError
 from maskov.execution.recorded import RecordedSites
 from maskov.moves import Site
 from maskov.runs import manifest
@@ -334,17 +334,6 @@ def test_parts_that_are_not_ours_are_built_again_only_if_they_are_trusted(kernel
         resume(tmp_path / "run", MODEL)
     resume(tmp_path / "run", MODEL, trust_parts=True)
     assert files(tmp_path / "run") == files(tmp_path / "whole")
-
-
-def test_what_could_not_be_built_again_is_not_stored(tmp_path):
-    @dataclass(frozen=True)
-    class Local(Metropolis):
-        """A kernel that no other process can import."""
-
-    with pytest.raises(InputError, match="make it again"):
-        sample(MODEL, Local(Raw()), out=tmp_path / "run", **SETTINGS)
-    assert not (tmp_path / "run").exists()
-    assert len(sample(MODEL, Local(Raw()), **SETTINGS).samples) == 12
 
 
 # Folders, disks and clocks.

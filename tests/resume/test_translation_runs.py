@@ -1,13 +1,11 @@
 """Runs of translations, with and without a twin: their manifests, commands and refusals."""
 
-import json
 from pathlib import Path
 
 import pytest
 
 import maskov
 from maskov import TranslationMethod, translate
-from maskov.cli import main
 from maskov.config import ModelSource
 from maskov.errors import Interrupted, RunError
 from maskov.runs.manifest import load_model
@@ -76,49 +74,3 @@ def test_another_model_is_refused(which, models, tmp_path):
     save(twin if which == "twin" else models / "tiny-translation", seed=7, causal=which == "twin")
     with pytest.raises(RunError, match="not the one this run began with"):
         maskov.resume(tmp_path / "run")
-
-
-def _call(monkeypatch, capfd, tmp_path, *words):
-    (tmp_path / "in.txt").write_text("\n".join(SOURCES) + "\n", encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    capfd.readouterr()
-    with pytest.raises(SystemExit) as ended:
-        main(["translate", "in.txt", "--method", "mh", "--epochs", "2", "-q", *words])
-    out, err = capfd.readouterr()
-    assert "Traceback" not in err
-    return ended.value.code or 0, out, err
-
-
-def test_the_command_knows_the_twin_of_the_pair(models, tmp_path, capfd, monkeypatch):
-    monkeypatch.setenv("MASKOV_MODELS", str(models))
-    call = (monkeypatch, capfd, tmp_path)
-    pair = ["--pair", "de-en", "--lengths", "sampled", "--energy"]
-    code, out, _ = _call(*call, *pair, "norm+autoregressive", "--out", "run")
-    assert (code, len(out.splitlines())) == (0, len(SOURCES))
-    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text(encoding="utf-8"))
-    assert "norm+autoregressive(tiny-twin)" in json.dumps(manifest)
-    assert _call(*call, *pair, "norm+autoregressive(tiny-twin)") == (0, out, "")
-    # By its folder it is another name, which is found from everywhere.
-    monkeypatch.chdir(models)
-    given = ["norm+autoregressive", "--twin", str(models / "tiny-twin"), "--out", "named"]
-    assert _call(*call, *pair, *given)[1] == out
-    manifest = json.loads((tmp_path / "named" / "manifest.json").read_text(encoding="utf-8"))
-    assert f"autoregressive({models / 'tiny-twin'})" in json.dumps(manifest)
-
-
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        ("--pair de-en --energy norm --twin tiny-twin", "makes no use of --twin"),
-        ("--model MODEL --energy norm+autoregressive", "give the languages"),
-        ("--pair de-en --energy autoregressive(tiny-translation)", "is a masked model"),
-        ("--pair de-en --energy autoregressive --pick lowest", "--pick lowest"),
-    ],
-)
-def test_refusals(words, sentence, models, tmp_path, capfd, monkeypatch):
-    monkeypatch.setenv("MASKOV_MODELS", str(models))
-    words = words.replace("MODEL", str(models / "tiny-translation"))
-    code, out, err = _call(monkeypatch, capfd, tmp_path, *words.split())
-    assert (code, out) == (2, "")
-    assert sentence in err
-    assert err.count("\n") == 1

@@ -2,17 +2,13 @@
 
     python ray_scenario.py FOLDER HOW
 
-`HOW` is `killed` (kill -9 of a node while it works), `worker` (of one of its processes), `whole`,
-or a number: so many kills of either at random moments, over as many runs as that takes, each begun
-with two nodes. Runs are then FOLDER/0, FOLDER/1 ...
+`HOW` is `killed` (kill -9 of a node while it works), `worker` (of one of its processes) or `whole`.
 """
 
 import json
 import os
-import random
 import signal
 import sys
-import threading
 from pathlib import Path
 
 import maskov
@@ -58,34 +54,6 @@ class Killer:
         pass
 
 
-def killed_at_random(cluster, node, any_worker, workers, folder, wanted) -> dict[str, int]:
-    """Make runs while nodes and processes are killed, until there were so many kills."""
-    moments, over = random.Random(0), threading.Event()
-    kills = {"node": 0, "worker": 0}
-    nodes = [node]
-
-    def kill_now_and_then() -> None:
-        while not over.wait(moments.uniform(0.2, 3)) and sum(kills.values()) < wanted:
-            if nodes and moments.random() < 0.5:
-                cluster.remove_node(nodes.pop(), allow_graceful=False)
-                kills["node"] += 1
-            else:
-                kills["worker"] += any_worker()
-
-    hand = threading.Thread(target=kill_now_and_then, daemon=True)
-    hand.start()
-    runs = 0
-    while hand.is_alive() and runs < 50:
-        if not nodes:
-            # Ray starts nodes in the main thread only, so between runs.
-            nodes.append(cluster.add_node(num_cpus=2))
-        sampled(folder / str(runs), workers=workers)
-        runs += 1
-    over.set()
-    hand.join()
-    return {**kills, "runs": runs}
-
-
 def main(folder: Path, how: str) -> None:
     import ray
     from ray.cluster_utils import Cluster
@@ -115,10 +83,6 @@ def main(folder: Path, how: str) -> None:
             raise SystemExit("there was no worker to kill")
 
     workers = Workers(engine="ray", address=cluster.address)
-    if how.isdigit():
-        print(json.dumps(killed_at_random(cluster, second, any_worker, workers, folder, int(how))))
-        cluster.shutdown()
-        return
     killer = Killer({"killed": node, "worker": worker, "whole": lambda: None}[how])
     sampled(folder, workers=workers, listener=killer)
     print(json.dumps({"killed": killer.killed, "left": ray.is_initialized()}))

@@ -68,22 +68,6 @@ def test_one_process_four_processes_and_ray_with_a_killed_node(how, tmp_path):
         assert files(tmp_path / "four") == expected
 
 
-@pytest.mark.slow
-def test_nodes_and_processes_killed_at_random_moments(tmp_path):
-    if _why_not() is not None:
-        pytest.skip(str(_why_not()))
-    from workers.ray_scenario import sampled
-
-    sampled(tmp_path / "one", workers=Workers(threads=1))
-    expected = files(tmp_path / "one")
-    told = _on_ray(tmp_path / "ray", "10")
-    assert told["node"] + told["worker"] == 10
-    assert told["node"] > 0
-    assert told["worker"] > 0
-    for run in range(told["runs"]):
-        assert files(tmp_path / "ray" / str(run)) == expected
-
-
 def test_without_ray_it_says_what_to_install(monkeypatch):
     real = builtins.__import__
 

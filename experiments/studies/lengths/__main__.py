@@ -137,7 +137,7 @@ class Experiment:
     def _run(self, method: TranslationMethod) -> tuple[list[list[Sample]], float, int]:
         start, noted = time.monotonic(), _Passes()
         drafts = None
-        if method.needs_twin:
+        if method.needs_autoregressive:
             assert self.twin is not None
             drafts = drafts_of(self.given, self.twin)
         run = run_method(
@@ -268,7 +268,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args(arguments)
-    twin_name = options.twin or model_for(options.pair, "twin")
+    twin_name = options.twin or model_for(options.pair, "autoregressive")
     systems = variants(twin_name) if options.tune else all_systems(options.chains, twin_name)
     unknown = sorted(set(options.systems or ()) - systems.keys())
     if unknown:

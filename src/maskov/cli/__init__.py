@@ -1,7 +1,5 @@
 """The command `maskov`."""
 
-from __future__ import annotations
-
 import io
 import os
 import sys

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,7 +13,7 @@ import typer
 from maskov import api
 from maskov.api import DEFAULT_MODEL
 from maskov.cli.commands import Json, command_of, stop_on_signals
-from maskov.cli.fills import print_fills
+from maskov.cli.fills import SHOWN, print_fills, say_filling
 from maskov.cli.output import print_json, print_samples, say, say_summary
 from maskov.errors import InputError, Interrupted
 from maskov.options import RUN
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
     from maskov.runs.coordinator import Listener
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="no progress", rich_help_panel=RUN)]
+TopK = Annotated[
+    int | None,
+    typer.Option("--top-k", min=1, help=f"fills of each template to print (default: {SHOWN})"),
+]
 
 
 @command_of(api.sample)
@@ -35,12 +40,30 @@ def sample(given: dict[str, Any], json: Json = False, quiet: Quiet = False) -> N
 
 
 @command_of(api.infill, "texts", "length", "freeze", model=DEFAULT_MODEL)
-def infill(given: dict[str, Any], json: Json = False, quiet: Quiet = False) -> None:
-    """Fill blanks: sample them given the rest, from the same energy."""
-    _run(given, json, quiet)
+def infill(
+    given: dict[str, Any], json: Json = False, quiet: Quiet = False, top_k: TopK = None
+) -> None:
+    """Fill blanks with the likeliest words, each with its probability."""
+    from maskov.filling import fill_as_asked
+
+    if api.runs_chains(given):
+        api.refuse_of_fills(given)
+        _run(given, json, quiet, top_k)
+        return
+    with stop_on_signals() as stop:
+        try:
+            found = fill_as_asked(**given, stop=stop)
+        except (Interrupted, KeyboardInterrupt):
+            say("stopped; nothing was kept")
+            raise typer.Exit(stop.exit_code) from None
+    if json:
+        print_json(found.to_json(top_k or SHOWN))
+    else:
+        print_fills(found.fills(), top_k=top_k)
+    say_filling(found, quiet)
 
 
-def _run(given: dict[str, Any], json: bool, quiet: bool) -> None:
+def _run(given: dict[str, Any], json: bool, quiet: bool, top_k: int | None = None) -> None:
     from maskov.plan import plan
 
     if "name" in given and "out" not in given:
@@ -48,7 +71,7 @@ def _run(given: dict[str, Any], json: bool, quiet: bool) -> None:
     planned = plan(**given)
     for note in () if quiet else planned.notes:
         say(f"note: {note}")
-    _carry_out(planned, json, quiet)
+    _carry_out(planned, json, quiet, top_k)
 
 
 @command_of(api.resume)
@@ -70,9 +93,8 @@ def rewrite(given: dict[str, Any], json: Json = False, quiet: Quiet = False) -> 
     from maskov.rewriting import plan_rewriting
 
     task = plan_rewriting(**given)
-    with _watched(
-        task.model, task.rewriter.epochs, quiet, _left(given, "repeat the command")
-    ) as watch:
+    out, epochs = given.get("out"), task.rewriter.epochs
+    with _watched(task.model, epochs, quiet, out, "repeat the command") as watch:
         found = task.rewritings(*watch)
     for one in found:
         sys.stdout.write(_rewritten(one, json, task.every_chain))
@@ -96,41 +118,25 @@ def translate(given: dict[str, Any], json: Json = False, quiet: Quiet = False) -
     from maskov.translation.api import plan_translation
 
     task = plan_translation(**given)
-    left = _left(given, f"maskov resume {given.get('out')}")
-    with _watched(task.model, task.method.sweeps, quiet or task.method.name == "ar", left) as watch:
+    out, method = given.get("out"), task.method
+    unseen = quiet or method.name == "ar"
+    with _watched(task.model, method.sweeps, unseen, out, f"maskov resume {out}") as watch:
         translations = task.translations(*watch)
     print_json(one.to_json() if json else one.text for one in translations)
 
 
-def _left(given: dict[str, Any], command: str) -> Callable[[], str]:
-    """Say what is left where a command was stopped, and what continues it."""
-
-    def left() -> str:
-        if "out" in given and given["out"].exists():
-            return f"stopped and saved; continue with: {command}"
-        return "stopped; nothing was saved (with --out it can be continued)"
-
-    return left
-
-
-def _carry_out(plan: Plan, json: bool, quiet: bool) -> None:
+def _carry_out(plan: Plan, json: bool, quiet: bool, top_k: int | None = None) -> None:
     """Carry out a plan and print what comes of it."""
     from maskov.plan import execute
     from maskov.runs.manifest import own_parts
 
     config = plan.manifest.config
-
-    def left() -> str:
-        if plan.out is None:
-            return "stopped; nothing was kept (with --out a run can be resumed)"
-        trust = " --trust-parts" if own_parts(config) else ""
-        return f"stopped and saved; continue with: maskov resume {plan.out}{trust}"
-
+    command = f"maskov resume {plan.out}" + " --trust-parts" * bool(own_parts(config))
     epochs, most = config.schedule.epochs, config.until is not None
     unit = "point" if plan.manifest.particles else "epoch"  # of the path of a population
-    with _watched(plan.model, epochs, quiet, left, most, unit) as watch:
+    with _watched(plan.model, epochs, quiet, plan.out, command, most, unit) as watch:
         run = execute(plan, *watch)
-    _print(run, plan.model, json, quiet)
+    _print(run, plan.model, json, quiet, top_k)
 
 
 @contextmanager
@@ -138,13 +144,14 @@ def _watched(
     model: MaskedModel,
     epochs: int,
     quiet: bool,
-    left: Callable[[], str],
+    out: Path | None,
+    command: str,
     most: bool = False,
     unit: str = "epoch",
 ) -> Iterator[tuple[Listener | None, Callable[[], bool]]]:
     """Yield who listens and who asks to stop: a view of the work, and signals that end it softly.
 
-    `left` says what is left of it where it was stopped.
+    Work that was stopped is continued by the command, if it was saved.
     """
     from maskov.ui.terminal import progress_for, watched_stop
 
@@ -153,16 +160,21 @@ def _watched(
             with progress_for(model, epochs, quiet, most, unit) as view:
                 yield view, watched_stop(stop, view)
         except (Interrupted, KeyboardInterrupt):
-            say(left())
+            if out is not None and out.exists():
+                say(f"stopped and saved; continue with: {command}")
+            else:
+                say("stopped; nothing was saved (with --out it can be continued)")
             raise typer.Exit(stop.exit_code) from None
 
 
-def _print(run: Run, model: MaskedModel | None, json: bool, quiet: bool) -> None:
+def _print(
+    run: Run, model: MaskedModel | None, json: bool, quiet: bool, top_k: int | None = None
+) -> None:
     """Print the samples, or the fills of templates, and on standard error the summary."""
     if json:
         print_json(sample.to_json() for sample in run.samples)
     elif run.manifest.inputs.templates is not None and model is not None:
-        print_fills(run, model, quiet)
+        print_fills(run.fills(model=model), run.manifest.inputs.names, top_k)
     else:
         print_samples(run.samples)
     if not quiet:

@@ -1,7 +1,5 @@
 """How commands are made and run: options from signatures, one thread, and an answer to Ctrl-C."""
 
-from __future__ import annotations
-
 import inspect
 import signal
 import types

@@ -17,7 +17,6 @@ from maskov.shipped import default_judge
 from maskov.ui.escaping import printable
 
 if TYPE_CHECKING:
-    from maskov.energies import Autoregressive
     from maskov.fasta import Record
     from maskov.likelihood import Evidence
     from maskov.models import MaskedModel
@@ -116,58 +115,42 @@ def evaluate(
     json: OneJson = False,
 ) -> None:
     """Evaluate texts: perplexity, diversity, copies; translations against references."""
-    from maskov.evaluation import compare
+    from maskov.energies import Autoregressive
+    from maskov.evaluation import compare, evaluate_run
     from maskov.evaluation import evaluate as evaluate_texts
+    from maskov.fasta import Record
+    from maskov.models import choose_device
+    from maskov.runs import Run
 
-    if references is None:
-        values = _evaluate(source, judge, training, device, token_budget)
-    else:
+    run = Run.open(source) if references is None and Path(source).is_dir() else None
+    texts, values = list[Any](), dict[str, Any]()
+    if references is not None:
         if training is not None and judge is None:
             raise InputError("--training with --references needs a judge: give --judge.")
         texts, others = _read_pairs(source, references)
         values = compare(texts, others).to_dict()
-        if judge is not None:
-            loaded = _load_judge(judge, device, token_budget)
-            judged = evaluate_texts(texts, loaded, training).to_dict()
-            values |= judged | {"notes": values["notes"] + judged["notes"]}
+    elif run is None:
+        texts = read_sentences(source)
+    if references is None or judge is not None:
+        named = run is not None and run.manifest.inputs.names is not None
+        if judge is None and (named or isinstance((texts or [""])[0], Record)):
+            raise InputError(
+                f"'{source}' holds sequences of letters, and the default judge reads English: give "
+                "--judge, a causal LM of such sequences."
+            )
+        name = judge or default_judge()
+        if name is None:
+            raise InputError("no judge is shipped with this maskov: give --judge, a causal LM.")
+        loaded = Autoregressive(name, choose_device(device), budget=token_budget)
+        found = evaluate_run(run, loaded, training) if run else evaluate_texts(
+            texts, loaded, training
+        )  # fmt: skip
+        judged = found.to_dict()
+        values |= judged | {"notes": values.get("notes", []) + judged["notes"]}
     if json:
         print_object(values)
     else:
         _print_values(values)
-
-
-def _evaluate(
-    source: str, judge: str | None, training: Path | None, device: str, budget: int | None
-) -> dict[str, Any]:
-    """Evaluate the samples of a run, or the texts of a file."""
-    from maskov.evaluation import evaluate, evaluate_run
-    from maskov.fasta import Record
-    from maskov.runs import Run
-
-    run = Run.open(source) if Path(source).is_dir() else None
-    texts = read_sentences(source) if run is None else []
-    if run is None:
-        sequences = isinstance(texts[0], Record)
-    else:
-        sequences = run.manifest.inputs.names is not None
-    if sequences and judge is None:
-        raise InputError(
-            f"'{source}' holds sequences of letters, and the default judge reads English: give "
-            "--judge, a causal LM of such sequences."
-        )
-    loaded = _load_judge(judge or default_judge(), device, budget)
-    if run is not None:
-        return evaluate_run(run, loaded, training).to_dict()
-    return evaluate(texts, loaded, training).to_dict()
-
-
-def _load_judge(name: str | None, device: str, budget: int | None) -> Autoregressive:
-    from maskov.energies import Autoregressive
-    from maskov.models import choose_device
-
-    if name is None:
-        raise InputError("no judge is shipped with this maskov: give --judge, a causal LM.")
-    return Autoregressive(name, choose_device(device), budget=budget)
 
 
 def _read_pairs(source: str, references: str) -> tuple[list[str], list[str]]:

@@ -1,7 +1,5 @@
 """The commands that show runs and models: `diagnose`, `report`, `serve`, `verify`, `models`."""
 
-from __future__ import annotations
-
 import secrets
 import sys
 from pathlib import Path

@@ -1,6 +1,6 @@
 """Diagnostics: convergence, autocorrelation and acceptance rates of a run."""
 
-from maskov.diagnostics.arviz import to_arviz
+from maskov.diagnostics.chains import to_arviz
 from maskov.diagnostics.convergence import EnergyFigures, GroupFigures
 from maskov.diagnostics.diagnosis import (
     Diagnosis,

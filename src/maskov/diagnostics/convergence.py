@@ -12,8 +12,6 @@ chains, like the traces; ArviZ's own order is chains × draws.
 ArviZ is imported where it is needed: the import takes a second.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What `maskov diagnose` reports: rates, costs and mean energies, convergence, and a verdict."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -68,7 +66,8 @@ def summarise(manifest: Manifest, traces: Traces) -> Summary:
     notes = list(manifest.notes)
     if done < epochs:
         most = "" if until is None else "at most "
-        notes.append(f"the run is not finished: {done} of {most}{epochs} epochs")
+        unit = "points of the path" if manifest.particles else "epochs"
+        notes.append(f"the run is not finished: {done} of {most}{epochs} {unit}")
     elif manifest.stopped_at is not None and until is not None:
         judged = "energy and token statistic" if "tokens" in traces else "energy"
         notes.append(

@@ -52,7 +52,6 @@ from maskov.diagnostics.convergence import (
 from maskov.types import Traces
 
 Tokens = npt.NDArray[np.int32]
-Flags = npt.NDArray[np.bool_]
 # Returns the text of tokens by their number, where it is known.
 Names = Callable[[], dict[int, str]]
 
@@ -180,9 +179,10 @@ def token_statistics(
 
 
 def _often(
-    kinds: npt.NDArray[np.int64], counts: npt.NDArray[np.int64], draws: int
+    tokens: npt.NDArray[np.integer], draws: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return the kinds of tokens that are seen often enough to be judged, and their counts."""
+    kinds, counts = np.unique(tokens, return_counts=True)
     often = counts >= min(_SEEN, draws)
     return kinds[often], counts[often]
 
@@ -190,8 +190,7 @@ def _often(
 def _common(groups: Sequence[Tokens]) -> list[int]:
     """Return the most common tokens."""
     seen = np.concatenate([tokens.ravel() for tokens in groups])
-    kinds, counts = np.unique(seen[seen != _PADDING], return_counts=True)
-    kinds, counts = _often(kinds, counts, len(groups[0]))
+    kinds, counts = _often(seen[seen != _PADDING], len(groups[0]))
     return [int(token) for token in kinds[np.argsort(-counts, kind="stable")[:_MOST]]]
 
 
@@ -221,8 +220,7 @@ def _choice(tokens: Tokens) -> Values | None:
 def _even_pairs(tokens: Tokens, most: int) -> list[tuple[int, int]]:
     """Return the positions and tokens whose indicator varies most."""
     keys = np.arange(tokens.shape[2]) * 2**32 + tokens.astype(np.int64)
-    kinds, counts = np.unique(keys[tokens != _PADDING], return_counts=True)
-    kinds, counts = _often(kinds, counts, len(tokens))
+    kinds, counts = _often(keys[tokens != _PADDING], len(tokens))
     share = counts / (tokens.shape[0] * tokens.shape[1])
     varies = share < 1
     kinds, share = kinds[varies], share[varies]

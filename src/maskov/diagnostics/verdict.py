@@ -4,8 +4,6 @@ A rule that leaves its target invariant is exact, however short the run: headlin
 apart, so that a run that should be longer does not look like a wrong one.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

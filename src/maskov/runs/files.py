@@ -32,7 +32,7 @@ _KINDS = {
 def _check_kind(path: Path, found: os.stat_result) -> None:
     kind = stat.S_IFMT(found.st_mode)
     if kind in _KINDS:
-        raise RunError(f"'{path}' is no regular file but {_KINDS[kind]}; put a file there.")
+        raise RunError(f"'{path}' is not a regular file but {_KINDS[kind]}; put a file there.")
 
 
 def check_own(path: Path, found: os.stat_result) -> None:
@@ -131,7 +131,7 @@ def explained(path: Path) -> Iterator[None]:
         reason = (getattr(error, "strerror", None) or str(error)).lower()
         raise RunError(
             f"cannot write the run folder '{path}': {reason}. Free some space or give another "
-            "--out; a run that was saved goes on with `maskov resume`."
+            "--out; a run that was saved continues with `maskov resume`."
         ) from error
 
 

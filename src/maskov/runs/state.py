@@ -61,7 +61,7 @@ _KINDS = {
     "F32": torch.float32,
     "F64": torch.float64,
 }
-# What reading a file fails with that is no checkpoint.
+# What reading a file fails with that is not a checkpoint.
 _BROKEN = (
     OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, SafetensorError,
 )  # fmt: skip

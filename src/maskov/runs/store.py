@@ -276,11 +276,11 @@ class Store:
         try:
             text = read_text(path / "manifest.json")
         except (OSError, ValueError) as error:
-            raise RunError(f"'{path}' is no run folder: it has no readable manifest.") from error
+            raise RunError(f"'{path}' is not a run folder: it has no readable manifest.") from error
         return cls(read_manifest(text, str(path)), path)
 
     def discard(self) -> None:
-        """Remove what `create` made, the manifest first, so that half of it is no run."""
+        """Remove what `create` made, the manifest first, so half of it is not a run."""
         files = ("manifest.json", "samples.jsonl", "tokens.json", "traces.npy", "tokens.npy")
         for name in files:
             (self.path / name).unlink(missing_ok=True)
@@ -291,7 +291,7 @@ class Store:
         check_folder(self.path)
         saved = self.path / "checkpoints"
         if saved.exists() and not saved.is_dir():
-            raise RunError(f"'{saved}' is no folder; remove it, and the run starts again.")
+            raise RunError(f"'{saved}' is not a folder; remove it, and the run starts again.")
         for array in self._arrays.values():
             if array.path is not None and array.path.exists():
                 array.read()
@@ -314,6 +314,7 @@ class Store:
             (self.path / "checkpoints").mkdir(exist_ok=True)
             for array in self._arrays.values():
                 array.create()
+            open_to_write(self.path / "samples.jsonl", os.O_CREAT).close()
             sync(self.path)
 
     def note(self, **found: Any) -> None:
@@ -410,7 +411,7 @@ class Store:
             path, known = self.path / "samples.jsonl", self.manifest.samples_hash
             if known is not None and known != self._hash_of_samples():
                 self._tell("samples.jsonl was damaged; it is written again", path)
-            with explained(self.path), open_to_write(path, os.O_CREAT) as file:
+            with explained(self.path), open_to_write(path) as file:
                 file.truncate(0)
 
     def write_samples(self, samples: Iterable[Sample]) -> None:
@@ -448,8 +449,6 @@ class Store:
                     found.append(from_json(Sample, line.decode()))
                     if len(found) > most:
                         raise ValueError(f"there are more than {most} lines")
-        except FileNotFoundError:
-            return []
         except (OSError, ValueError, InputError) as error:
             reason = (getattr(error, "strerror", None) or str(error)).partition("\n")[0]
             raise RunError(

@@ -65,7 +65,7 @@ class Task:
     model: ConditionalModel
     texts: Sequence[str]
     method: TranslationMethod
-    twin: AutoregressiveTranslator | None
+    autoregressive: AutoregressiveTranslator | None
     every_chain: bool
     drafts: Sequence[str] | None
     settings: dict[str, Any]
@@ -76,7 +76,7 @@ class Task:
         """Translate each text, in order."""
         own = self.settings | {"listener": listener, "stop": stop}
         return translate_lines(
-            self.model, self.texts, self.method, self.twin, self.every_chain, self.drafts,
+            self.model, self.texts, self.method, self.autoregressive, self.every_chain, self.drafts,
             **own if self.method.name != "ar" else {},
         )  # fmt: skip
 
@@ -104,15 +104,16 @@ def plan_translation(**given: Any) -> Task:
     model = given_model.load(asked.precision)
     if not isinstance(model, ConditionalModel):
         raise InputError(f"'{model.name}' is not a translation model: it has no source.")
-    twin = asked.twin if isinstance(asked.twin, AutoregressiveTranslator) else None
-    if method.needs_twin and twin is None and (asked.twin or asked.pair) is not None:
-        name = named_model(asked.twin, asked.pair, "twin")
+    given_writer = asked.autoregressive
+    writer = given_writer if isinstance(given_writer, AutoregressiveTranslator) else None
+    if method.needs_autoregressive and writer is None and (given_writer or asked.pair) is not None:
+        name = named_model(given_writer, asked.pair, "autoregressive")
         folder = translation_folder(name, download=True) or Path(name)
-        twin = AutoregressiveTranslator.load(folder, given_model.device, name)
+        writer = AutoregressiveTranslator.load(folder, given_model.device, name)
     names = ("seed", "out", "token_budget", "resident")
     settings = {name: getattr(asked, name) for name in names}
     settings |= {"workers": workers, "source": given_model.source}
-    return Task(model, asked.texts, method, twin, asked.every_chain, asked.drafts, settings)
+    return Task(model, asked.texts, method, writer, asked.every_chain, asked.drafts, settings)
 
 
 def _check_used(asked: Arguments, method: TranslationMethod, workers: Workers) -> None:
@@ -122,11 +123,11 @@ def _check_used(asked: Arguments, method: TranslationMethod, workers: Workers) -
         if not workers.here:
             raise InputError("the method 'ar' runs no chains: drop --workers.")
         unused = ["out", "token_budget", "resident", "threads"]
-    elif not isinstance(asked.twin, AutoregressiveTranslator):
+    elif not isinstance(asked.autoregressive, AutoregressiveTranslator):
         energy = None if method.energy is None else parse_energy(method.energy)
         parts = () if energy is None else energy.parts
         used = any(isinstance(part, AutoregressiveTranslation) for _, part in parts)
-        unused = [] if used or method.needs_twin else ["twin"]
+        unused = [] if used or method.needs_autoregressive else ["autoregressive"]
     for name in unused:
         if getattr(asked, name) is not None:
             flag = name.replace("_", "-")
@@ -137,7 +138,7 @@ def translate_lines(
     model: ConditionalModel,
     texts: Sequence[str],
     method: TranslationMethod | None = None,
-    twin: AutoregressiveTranslator | None = None,
+    autoregressive: AutoregressiveTranslator | None = None,
     every_chain: bool = False,
     drafts: Sequence[str] | None = None,
     **settings: Any,
@@ -145,8 +146,8 @@ def translate_lines(
     """Translate each text, in order; empty lines stay empty.
 
     Returns one translation per source, selected from its chains by `method.pick`, or with
-    `every_chain` the last sample of each chain. `twin` is the autoregressive model that the method
-    'ar' and the start 'autoregressive' need, `drafts` are the translations that chains with the
+    `every_chain` the last sample of each chain. `autoregressive` is the model that the method 'ar'
+    and the start 'autoregressive' need, `drafts` are the translations that chains with the
     start 'drafts' start from, one of each text. The default method is mask-predict with five
     lengths. `settings` are those of `maskov.sample`, such as `seed`, `out` or `listener`.
     """
@@ -158,11 +159,11 @@ def translate_lines(
         numbers = [line + 1 for line in lines]
         given = model.given([texts[line] for line in lines], numbers)
         if method.name == "ar":
-            rows = _autoregressive(given, _needed(twin, method), method, numbers)
+            rows = _autoregressive(given, _needed(autoregressive, method), method, numbers)
         else:
             own = None
-            if method.needs_twin:
-                own = drafts_of(given, _needed(twin, method), numbers)
+            if method.needs_autoregressive:
+                own = drafts_of(given, _needed(autoregressive, method), numbers)
             elif drafts is not None:
                 own = [drafts[line] for line in lines]
                 for number, draft in zip(numbers, own, strict=True):
@@ -195,7 +196,7 @@ def _check_drafts(
 
 
 def drafts_of(
-    given: ConditionalModel, twin: AutoregressiveTranslator, lines: Sequence[int] | None = None
+    given: ConditionalModel, writer: AutoregressiveTranslator, lines: Sequence[int] | None = None
 ) -> list[str]:
     """Return the autoregressive model's translation of each source, to start chains from.
 
@@ -204,8 +205,8 @@ def drafts_of(
     """
     assert given.sources is not None
     texts = given.sources.texts
-    ids = twin.translate(texts, DEFAULT_BEAM, lines=lines)
-    drafts = [twin.tokenizer.decode(line).strip() for line in ids]
+    ids = writer.translate(texts, DEFAULT_BEAM, lines=lines)
+    drafts = [writer.tokenizer.decode(line).strip() for line in ids]
     others = [row for row, draft in enumerate(drafts) if not _readable(given, draft)]
     for row in others:
         drafts[row] = translate_lines(given, [texts[row]])[0].text
@@ -288,17 +289,17 @@ def _selected(samples: list[Sample], ends: list[Sample], method: TranslationMeth
 
 
 def _needed(
-    twin: AutoregressiveTranslator | None, method: TranslationMethod
+    writer: AutoregressiveTranslator | None, method: TranslationMethod
 ) -> AutoregressiveTranslator:
-    if twin is None:
+    if writer is None:
         what = "the method 'ar'" if method.name == "ar" else "the start 'autoregressive'"
-        raise InputError(f"{what} needs an autoregressive model: give `twin`.")
-    return twin
+        raise InputError(f"{what} needs an autoregressive model: give `autoregressive`.")
+    return writer
 
 
 def _autoregressive(
     given: ConditionalModel,
-    twin: AutoregressiveTranslator,
+    writer: AutoregressiveTranslator,
     method: TranslationMethod,
     lines: Sequence[int],
 ) -> list[list[Translation]]:
@@ -306,8 +307,8 @@ def _autoregressive(
     assert given.sources is not None
     texts = given.sources.texts
     power = 1.0 if method.length_power is None else method.length_power
-    ids = twin.translate(texts, method.beam or DEFAULT_BEAM, power, lines)
-    translated = [twin.tokenizer.decode(line).strip() for line in ids]
+    ids = writer.translate(texts, method.beam or DEFAULT_BEAM, power, lines)
+    translated = [writer.tokenizer.decode(line).strip() for line in ids]
     raw, norm = energies_of(given, translated)
     rows = zip(texts, translated, raw, norm, strict=True)
     return [[Translation(source, text, a, b, 0)] for source, text, a, b in rows]

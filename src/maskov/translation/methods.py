@@ -242,7 +242,7 @@ class TranslationMethod:
         return self.start in (AUTOREGRESSIVE, DRAFTS)
 
     @property
-    def needs_twin(self) -> bool:
+    def needs_autoregressive(self) -> bool:
         """Whether the autoregressive model writes translations."""
         return self.name == "ar" or self.start == AUTOREGRESSIVE
 
@@ -338,12 +338,12 @@ OPTIONS = tuple(one.name for one in fields(TranslationMethod) if one.name != "na
 def method_of(asked: Arguments) -> TranslationMethod:
     """Return the method that the arguments of `maskov.translate` mean.
 
-    With sampled lengths and a twin, chains continue from its translation and weigh by it, unless
-    another energy is asked for: by the masked model's own energies sampled lengths translate worse
-    than mask-predict (experiments/LOG.md).
+    With sampled lengths and an autoregressive model, chains start from its translation and weigh by
+    it, unless another energy is given: by the masked model's own energies sampled lengths translate
+    worse than mask-predict (experiments/LOG.md).
     """
     chosen = {name: getattr(asked, name) for name in OPTIONS}
-    named = asked.twin is not None or asked.pair is not None
+    named = asked.autoregressive is not None or asked.pair is not None
     weighs = asked.method == "mh" and asked.lengths == "sampled" and asked.energy is None and named
     if weighs:
         chosen["energy"] = "norm+0.5*autoregressive"
@@ -368,13 +368,13 @@ def _named_energy(text: str, asked: Arguments, weighs: bool) -> str:
     causal = None
     if any(name == "autoregressive" for _, name in weighted_terms(text)):
         try:
-            causal = named_model(asked.twin, asked.pair, "twin")
+            causal = named_model(asked.autoregressive, asked.pair, "autoregressive")
         except ModelError as error:
             if not weighs:
                 raise
             raise ModelError(
                 f"--lengths sampled weighs translations by the autoregressive model of "
-                f"'{asked.pair}', which is not here: name one with --twin, or avoid it with "
+                f"'{asked.pair}', which is not here: name one with --autoregressive, or use "
                 "--energy norm+0.5*predicted_length."
             ) from error
     return str(parse_energy(text, causal, Loading(find=findable)))

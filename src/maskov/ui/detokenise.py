@@ -3,8 +3,6 @@
 Only what is shown changes. Samples, energies and files keep the text that the tokenizer decodes.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -104,26 +102,23 @@ def respaced(words: Sequence[str], spaces: Sequence[bool]) -> list[bool]:
     if all(len(word) == 1 and word.isupper() for word in words):
         return [False] * len(words)  # the letters of a protein
     kept = [bool(space) and place > 0 for place, space in enumerate(spaces)]
-    quoted = dict.fromkeys(_QUOTES, False)
+    opened = dict.fromkeys(_QUOTES, False)
     for place, word in enumerate(words):
-        before = words[place - 1] if place else ""
-        after = words[place + 1] if place + 1 < len(words) else ""
+        before, after = words[place - 1] if place else "", "".join(words[place + 1 : place + 2])
         apart = place + 1 < len(words) and bool(spaces[place + 1])
-        if word in _NO_SPACE_BEFORE:
+        numbers = before.isdecimal() and after.isdecimal()
+        between = before[-1:].isalnum() and after[:1].isalnum()
+        short = word == "'" and before[-1:].isalnum() and after in _SHORT_FORMS
+        joins = short or (apart and word in _JOINING and between)
+        quote = word in _QUOTES and not joins
+        if word in _NO_SPACE_BEFORE or joins or (quote and opened[word]):
             kept[place] = False
-            decimal = word == "." or (word == "," and len(after) == _THOUSAND)
-            if apart and decimal and before.isdecimal() and after.isdecimal():
-                kept[place + 1] = False
-        elif word in _NO_SPACE_AFTER and apart:
+        if joins or (apart and (
+            word in _NO_SPACE_AFTER
+            or (quote and not opened[word])
+            or (numbers and (word == "." or (word == "," and len(after) == _THOUSAND)))
+        )):  # fmt: skip
             kept[place + 1] = False
-        elif (word in _JOINING and apart and before[-1:].isalnum() and after[:1].isalnum()) or (
-            word == "'" and before[-1:].isalnum() and after in _SHORT_FORMS
-        ):
-            kept[place] = kept[place + 1] = False
-        elif word in _QUOTES:
-            if quoted[word]:
-                kept[place] = False
-            elif apart:
-                kept[place + 1] = False
-            quoted[word] = not quoted[word]
+        if quote:
+            opened[word] = not opened[word]
     return kept

@@ -4,8 +4,6 @@ A manifest, a sample or a vocabulary may be anybody's. An escape sequence in it 
 screen, change what was printed before, or set the title of the window.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

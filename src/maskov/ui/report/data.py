@@ -3,8 +3,6 @@
 All of it is plain data, as templates and the scripts of pages read it.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path

@@ -5,8 +5,6 @@ element, and the content security policy allows only the page's own scripts and 
 sample can inject code.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re
@@ -177,6 +175,5 @@ def write_report(runs: Sequence[Run], out: Path, **options: Any) -> Path:
 
     `options` are those of `build`.
     """
-    kind = format_of(None, out)
-    write_file(out, content_of(build(runs, **options), kind))
+    write_file(out, content_of(build(runs, **options), format_of(None, out)))
     return out

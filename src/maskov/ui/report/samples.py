@@ -4,8 +4,6 @@ With the run's model, every token of a sample has its energy terms. The samples 
 are also told by what they did to each parent: letters, mutations, distances, energies.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 Its progress is read from the run folder, which stays as a run like any other.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -100,10 +98,10 @@ class RunRequest(BaseModel):
             "out": out, "device": device, "burn-in": 0,
         }  # fmt: skip
         given |= {"start-text": "-"} if self.text else {"length": self.length}
-        given |= {"energy": self.energy, "moves": "site"} if self.method == "mh" else {}
-        given |= (
-            {} if self.method == "mask-predict" else {"proposal": f"temperature={self.temperature}"}
-        )
+        if self.method == "mh":
+            given |= {"energy": self.energy, "moves": "site"}
+        if self.method != "mask-predict":
+            given["proposal"] = f"temperature={self.temperature}"
         # One word for each option: a value that begins with a dash is not an option.
         return ["sample", *(f"--{name}={one}" for name, one in given.items() if one != "")]
 
@@ -167,8 +165,13 @@ class LiveRun:
         version = self._number * 10 * MOST_EPOCHS + epoch + saved + 2 * (not running)
         if version == after:
             return {"version": version}
-        status, message = self._status(running, saved)
-        known = running and epoch > 0
+        lines, known = self._lines(), running and epoch > 0
+        status, message = "sampling" if saved else "loading the model", ""
+        if not running:
+            ended = "stopped" if self._asked_to_stop else "failed"
+            status = "finished" if self._process.returncode == 0 else ended
+        if status == "failed":
+            message = (lines or ["the process was ended"])[-1].removeprefix("maskov: ")
         return {
             "version": version,
             "id": id_of(self._path),
@@ -179,7 +182,7 @@ class LiveRun:
             "running": running,
             "status": status,
             "message": message,
-            "notes": [line[6:] for line in self._lines() if line.startswith("note: ")],
+            "notes": [line[6:] for line in lines if line.startswith("note: ")],
             "per_second": self._pace.passes_per_second(seen["passes"]) if known else None,
             "seconds_left": self._pace.seconds_left(epoch) if known else None,
             **json_safe(seen),
@@ -194,12 +197,6 @@ class LiveRun:
             return _NOTHING
         steps = max(int(traces["steps"][done - 1].sum()), 1)
         energy = f"energy_{self._request.energy}"
-        rates = {
-            name: float(traces[name][done - 1].sum() / steps) for name in ("accepted", "novel")
-        }
-        means = {
-            name: traces[name][:done].mean(1).tolist() for name in ("energy_raw", "energy_norm")
-        }
         return {
             "epoch": done,
             "passes": int(traces["passes"][:done].sum()),
@@ -207,18 +204,11 @@ class LiveRun:
                 {"chain": one.chain, "energy": getattr(one, energy), "words": spelled(one.tokens)}
                 for one in samples[(done - 1) * chains : done * chains]
             ],
-            **rates,
-            **means,
+            **{name: float(traces[name][done - 1].sum() / steps) for name in ("accepted", "novel")},
+            **{
+                name: traces[name][:done].mean(1).tolist() for name in ("energy_raw", "energy_norm")
+            },
         }
-
-    def _status(self, running: bool, saved: bool) -> tuple[str, str]:
-        if running:
-            return "sampling" if saved else "loading the model", ""
-        if self._process.returncode == 0:
-            return "finished", ""
-        if self._asked_to_stop:
-            return "stopped", ""
-        return "failed", (self._lines() or ["the process was ended"])[-1].removeprefix("maskov: ")
 
     def _lines(self) -> list[str]:
         """Return what the process has said; the position of the file is the process's, too."""

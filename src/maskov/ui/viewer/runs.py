@@ -4,8 +4,6 @@ For each: a summary, a verdict, its report without samples, its samples, filtere
 its chains, replayed step by step.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections import Counter
@@ -235,12 +233,9 @@ def found_samples(opened: OpenedRun, query: SampleQuery) -> dict[str, Any]:
     ]
     matching.sort(key=lambda one: query.key(one[0]), reverse=query.descending)
     sizes = Counter(group for _, group in matching)
-    rows = matching
-    if query.grouped:  # the first of each group, in this order
-        firsts: dict[int, tuple[Sample, int]] = {}
-        for one in matching:
-            firsts.setdefault(one[1], one)
-        rows = list(firsts.values())
+    # If grouped, the first of each group, in this order.
+    firsts = {group: (sample, group) for sample, group in reversed(matching)}
+    rows = [firsts[group] for group in sizes] if query.grouped else matching
     return {
         "in_all": len(every),
         "found": len(matching),

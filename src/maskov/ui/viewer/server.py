@@ -4,8 +4,6 @@ No request path reaches the file system: only the server maps names of files and
 paths. With a token every path starts with it; all others are 404.
 """
 
-from __future__ import annotations
-
 import json
 import secrets
 import socket
@@ -17,10 +15,9 @@ from typing import Annotated, Any
 
 import uvicorn
 from anyio import CapacityLimiter, to_thread
-from fastapi import APIRouter, FastAPI, HTTPException, Query, Request
+from fastapi import APIRouter, Body, FastAPI, HTTPException, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
-from pydantic import BaseModel, ConfigDict
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from maskov.errors import InputError, MaskovError
@@ -67,12 +64,6 @@ _STOPPING_SECONDS = 10.0
 # Pages and the progress of a run have all other threads. The player replays one epoch at a time,
 # and waits while a model is loaded.
 _READING_THREADS, _REPLAYING_THREADS = 8, 2
-
-
-class EmptyRequest(BaseModel):
-    """A request without content."""
-
-    model_config = ConfigDict(extra="forbid")
 
 
 class Json(JSONResponse):
@@ -244,7 +235,7 @@ def _add_live(router: APIRouter, live: LiveRuns | None) -> None:
         return Json(live.start(request).progress())
 
     @router.post("/api/live/stop")
-    def stop(request: EmptyRequest) -> Response:
+    def stop(request: Annotated[dict[str, Any], Body(max_length=0)]) -> Response:
         if live is None or live.current is None:
             raise HTTPException(404, "no run was started")
         live.current.stop()

@@ -35,7 +35,7 @@ const drawTest = (test, index, tests) => {
       "u = ", html("span", { "data-part": "u" }, test.uniform.toFixed(4)),
       ", log u = ", html("span", { "data-part": "log-u" }, fixed(log)),
       ` ${relation} `, html("span", { "data-part": "threshold", "data-value": String(test.log_threshold) }, compared),
-      html("b", { class: test.passed ? "good" : "bad" }, test.passed ? " passed" : " turned down")),
+      html("b", { class: test.passed ? "good" : "bad" }, test.passed ? " passed" : " rejected")),
   );
 };
 
@@ -48,7 +48,7 @@ const drawSum = (replay, step) => {
   const T = replay.temperature;
   const fall = known(step.energy_new) ? (step.energy_old - step.energy_new) / T : null;
   const formula = T === 1 ? "E(x) − E(x′)" : "(E(x) − E(x′)) / T";
-  const later = step.computed_later ? "(worked out for you: the run never needed it)" : "";
+  const later = step.computed_later ? "(computed for this page: the run did not need it)" : "";
   return html(
     "dl", { class: "sums" },
     amount("E(x), as it stands", fixed(step.energy_old), "energy-old"),
@@ -65,14 +65,14 @@ const drawShares = (step) => html(
   "dl", { class: "sums shares" },
   ...step.shares.map((share) => amount(
     html("code", {}, share.weight === 1 ? share.name : `${shortNumber(share.weight)} · ${share.name}`),
-    fixed(share.fall), "share", share.tested ? "" : "(worked out for you: no test needed it)",
+    fixed(share.fall), "share", share.tested ? "" : "(computed for this page: no test needed it)",
   )),
 );
 
 const drawDecision = (holder, replay, step, parts) => {
   if (!step) {
     holder.className = "decision";
-    holder.replaceChildren(html("p", {}, html("strong", {}, `Epoch ${replay.epoch + 1}`), ` begins with this sequence and takes ${replay.steps.length} step${replay.steps.length === 1 ? "" : "s"}. Play it, or go on step by step.`));
+    holder.replaceChildren(html("p", {}, html("strong", {}, `Epoch ${replay.epoch + 1}`), ` begins with this sequence and takes ${replay.steps.length} step${replay.steps.length === 1 ? "" : "s"}. Play it, or continue step by step.`));
     return;
   }
   const { word, sign, tone } = outcome(step);
@@ -86,10 +86,10 @@ const drawDecision = (holder, replay, step, parts) => {
   );
   const content = [head, proposal];
   if (step.repeated) {
-    content.push(html("p", {}, "The model proposed what stood there already: the sequence stays as it is, and there is nothing to decide."));
+    content.push(html("p", {}, "The model proposed the token that is already there, so there is nothing to decide."));
     content.push(html("dl", { class: "sums" }, amount("log q(x′|x), to propose it", fixed(step.log_q_forward), "q-forward")));
   } else if (!known(replay.energy)) {
-    content.push(html("p", {}, "This step accepts everything: no energy was asked for, and no target is left invariant."));
+    content.push(html("p", {}, "This step accepts everything: no energy is computed, and the samples have no target."));
     content.push(html(
       "dl", { class: "sums" },
       amount("log q(x′|x), to propose it", fixed(step.log_q_forward), "q-forward"),

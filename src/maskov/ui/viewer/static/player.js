@@ -129,7 +129,7 @@ class Player {
       ? replay.swapped
         ? "✓ Replayed from the record with the run’s own random numbers; it rejects where the run rejected. The chain then swapped its sequence for that of a replica."
         : "✓ Replayed from the record with the run’s own random numbers; it ends in the tokens that were recorded, and rejects where they were rejected."
-      : "✗ This replay ends elsewhere than the record. On another machine, or in other batches, rounding can turn a near tie: these are not quite the run’s own steps.";
+      : "✗ This replay does not end where the record does. On another machine, or in other batches, rounding can flip a close decision: these are not exactly the run’s steps.";
   }
 
   stepRow(step, number) {
