@@ -19,6 +19,7 @@ from maskov.config import (
     ModelSource,
     Schedule,
 )
+from maskov.errors import InputError
 from maskov.options import (
     KERNEL,
     MODEL,
@@ -63,6 +64,7 @@ from maskov.shipped import default_model
 
 if TYPE_CHECKING:
     from maskov.energies import Energy
+    from maskov.filling import Filling
     from maskov.kernels import Kernel
     from maskov.likelihood import Evidence
     from maskov.models import MaskedModel
@@ -260,6 +262,12 @@ def sample(
 
 
 _P = ParamSpec("_P")
+_Chains = Annotated[
+    "int | None",
+    Opt("sample with so many chains for each template instead (default: fills are searched)", "-c"),
+]
+_WholeWords = Annotated[bool, Opt("no word pieces: each blank is a word")]
+_Spans = Sequence[Sequence[tuple[int, int]]] | None
 _Templates = Annotated[
     "str | Lines",
     Opt("a text with \\[MASK] (or \\[MASK*], \\[MASK{2,5}]; in proteins _) for blanks, a file, "
@@ -267,29 +275,75 @@ _Templates = Annotated[
 ]  # fmt: skip
 
 
+# Options of `sample` that fills have as well; any other makes `infill` run chains.
+_SHARED = frozenset((
+    "energy", "target_temperature", "length_prior", "passes", "contains", "avoid", "allow",
+    "device", "precision", "trust_remote_code", "seed", "token_budget", "threads", "stop",
+    "progress",
+))  # fmt: skip
+# Options of fills alone.
+OF_FILLS = ("whole_words", "spans")
+
+
+def runs_chains(given: Mapping[str, Any]) -> bool:
+    """Whether the options of `infill` ask for chains or populations."""
+    return bool(given.keys() - _SHARED - {"model", "templates", *OF_FILLS})
+
+
+def refuse_of_fills(given: Mapping[str, Any]) -> None:
+    """Refuse options of fills where chains are asked for."""
+    for name in OF_FILLS:
+        if given.get(name):
+            raise InputError(f"chains have no use for '{name}': drop it, or what asks for them.")
+
+
 def _filling(
     sample: Callable[Concatenate[Any, _P], Run],
-) -> Callable[Concatenate[str | Path | MaskedModel, str | Lines, _P], Run]:
-    """Return `infill`, which has the keywords of `sample`."""
+) -> Callable[Concatenate[str | Path | MaskedModel, str | Lines, _P], Any]:
+    """Return `infill`, which has the keywords of `sample` and its own."""
 
-    def infill(model: Any, templates: Any, *others: _P.args, **options: _P.kwargs) -> Run:
-        """Fill the blanks of templates: sample them given the rest, from the same energy.
+    def infill(model: Any, templates: Any, *others: Any, **options: Any) -> Filling | Run:
+        """Fill the blanks of templates: the likeliest fills, each with its probability and error.
 
-            run = maskov.infill("wiki-small", "The [MASK] of the town was [MASK*].", chains=16)
+            found = maskov.infill("wiki-small", "the capital of france is [MASK] .")
+            found.fills(top_k=5)
 
-        A blank is [MASK] for one token, [MASK*] for a few, or [MASK{2,5}] for two to five. Chains
-        may start at `texts`, which are the templates with their blanks filled in. The keywords are
-        those of `sample`, as is what it returns and raises.
+        A blank is [MASK] for one token, [MASK*] for one to eight, or [MASK{2,5}] for two to five;
+        editions' gaps are read as well: [...] and [---] of unknown extent, [.3.] of three
+        characters. Or give texts with `spans`: of each, which characters are blank, such as
+        [(4, 9)]. The probabilities are those of exp(−E/T) over all fills, given the rest
+        (docs/how-to/fill-blanks.md). `passes` are the most for a template, `length_prior` weighs
+        the lengths of the whole text (default: evenly), and with `whole_words` no blank continues
+        the word before it.
+
+        `chains`, `particles`, `kernel` or any other keyword of `sample` samples the blanks instead:
+        the result is its `Run`, whose `fills()` are shares of draws. Chains may start at `texts`,
+        which are the templates with their blanks filled in.
         """
+        if not others and not runs_chains(options):
+            from maskov.filling import fill_as_asked
+
+            return fill_as_asked(model=model, templates=templates, **options)
+        refuse_of_fills(options)
         lines = [templates] if isinstance(templates, str) else templates
         return sample(model, *others, templates=lines, **options)  # type: ignore[arg-type]
 
     own = inspect.signature(sample).parameters
     blanks = inspect.Parameter("templates", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     rest = [one for name, one in own.items() if name not in ("model", "templates")]
+    # Chains are asked for by their number; options of fills follow those of `sample`.
+    rest = [one.replace(default=None) if one.name == "chains" else one for one in rest]
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    rest += [
+        inspect.Parameter(name, keyword, default=False if name == "whole_words" else None)
+        for name in ("whole_words", "spans")
+    ]
     first = own["model"].replace(default=inspect.Parameter.empty)
     infill.__signature__ = inspect.Signature([first, blanks, *rest])  # type: ignore[attr-defined]
-    infill.__annotations__ = sample.__annotations__ | {"templates": "_Templates"}
+    infill.__annotations__ = sample.__annotations__ | {
+        "templates": "_Templates", "chains": "_Chains", "whole_words": "_WholeWords",
+        "spans": "_Spans", "return": "Filling | Run",
+    }  # fmt: skip
     infill.__qualname__ = "infill"
     return infill  # type: ignore[return-value]
 

@@ -237,10 +237,12 @@ def read_frozen(rule: str) -> str | list[str]:
 def read_templates(template: str) -> list[str] | list[Record]:
     """Return a template, or those of a file of this name."""
     from maskov.fasta import BLANK
-    from maskov.texts import find_blanks
+    from maskov.texts import find_blanks, gaps_of
 
     # Models of letters have another blank, which may also stand in the name of a file.
-    literal = bool(find_blanks(template)) or (BLANK in template and not names_a_file(template))
+    literal = bool(find_blanks(gaps_of(template)[0])) or (
+        BLANK in template and not names_a_file(template)
+    )
     if not literal and template != "-" and not Path(template).is_file():
         raise InputError(
             f"'{template}' is neither a template nor a file: write [MASK] for each blank."

@@ -16,6 +16,7 @@ from maskov.energies import Autoregressive, Energy, Norm, Raw, parse_energy
 from maskov.energies.ordered import Ordered
 from maskov.errors import InputError, Interrupted, MaskovError, ModelError, RunError
 from maskov.fasta import Record, read_fasta, to_fasta
+from maskov.filling import Fill, Filling, TemplateFills
 from maskov.kernels import (
     DelayedAcceptance,
     Draws,
@@ -55,6 +56,8 @@ __all__ = [
     "Draws",
     "Energy",
     "Exchange",
+    "Fill",
+    "Filling",
     "Gibbs",
     "HuggingFaceModel",
     "InputError",
@@ -91,6 +94,7 @@ __all__ = [
     "Summary",
     "Sweep",
     "TabularModel",
+    "TemplateFills",
     "Translation",
     "TranslationMethod",
     "Workers",

@@ -28,6 +28,10 @@ from maskov.models.base import MaskedModel
 ONE = (1, 1)
 _BLANK = re.compile(r"(\[MASK|<mask)(?:(\*)|\{(\d+),(\d+)\})?(\]|>)")
 _ANY_LENGTH = (1, 8)
+# Gaps as editions write them: of unknown extent, or of so many characters.
+_EDITION = re.compile(r"\[(?:\.\.\.|…|---|- - -|\.(\d{1,3})\.)\]")
+# The fewest and the most characters of a blank, spaces not counted; None: any number.
+Gap = tuple[int, int] | None
 
 Mask = str | Sequence[bool]
 _RANGE = re.compile(r"\s*(\d{1,9})\s*(?:-\s*(\d{1,9})\s*)?")
@@ -92,6 +96,35 @@ def find_blanks(template: str) -> list[tuple[int, int]]:
             )
         found.append((few, most))
     return found
+
+
+def gaps_of(template: str) -> tuple[str, list[Gap]]:
+    """Return a template with [MASK*] for [...] and [---], and the characters of each blank.
+
+    [.3.] is a gap of three characters, which are one to three tokens.
+    """
+    gaps = list[Gap]()
+    for match in re.finditer(f"{_EDITION.pattern}|{_BLANK.pattern}", template):
+        gaps.append((int(match[1]), int(match[1])) if match[1] else None)
+
+    def blank(match: re.Match[str]) -> str:
+        most = min(int(match[1] or _ANY_LENGTH[1]), _ANY_LENGTH[1])
+        return f"[MASK{{1,{most}}}]"
+
+    return _EDITION.sub(blank, template), gaps
+
+
+def spans_blank(model: MaskedModel, text: str, spans: Sequence[tuple[int, int]]) -> str:
+    """Return a text with [MASK] for each token that shares a character with one of the spans."""
+    places = model.token_spans(text)
+    if places is None:
+        raise InputError("the tokens are not spelled as the text is: write [MASK] instead.")
+    for start, end in sorted(spans, reverse=True):
+        held = [(a, b) for a, b in places if a < end and start < b]
+        if not held:
+            raise InputError(f"there is no token between characters {start} and {end}.")
+        text = text[: held[0][0]] + " ".join(["[MASK]"] * len(held)) + text[held[-1][1] :]
+    return text
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from maskov import Run
-from maskov.cli import app, fills
+from maskov.cli import app
 from maskov.cli.output import print_samples
 from maskov.models.tokens import words_of
 from maskov.runs import Sample
@@ -209,12 +209,11 @@ def test_the_counterexample_can_be_sampled_and_verified(rows, printed):
 
 
 @pytest.fixture
-def table(printed, monkeypatch):
+def table(printed):
     """Run `infill`; return its whole table."""
 
     def run(words: str):
-        monkeypatch.setattr(fills, "_SHOWN", 1000)
-        head, *lines = printed(f"{FILL} {words} -q").splitlines()
+        head, *lines = printed(f"{FILL} {words} -q --top-k 1000").splitlines()
         names = head.split()
         return [dict(zip(names, line.split(None, len(names) - 1), strict=True)) for line in lines]
 
@@ -222,7 +221,7 @@ def table(printed, monkeypatch):
 
 
 @pytest.mark.parametrize("words", ["'the [MASK] sat'", "'she [MASK{1,3}]' --length-prior none"])
-def test_fills_are_counted_over_all_draws_most_frequent_first(words, table, rows):
+def test_fills_of_chains_are_counted_over_all_draws_most_frequent_first(words, table, rows):
     """The draws are those that `--thin 1` keeps, so that both must agree."""
     kept, found = rows(f"{FILL} {words} --thin 1"), table(words)
     counts = Counter(one["text"].strip() for one in kept)
@@ -230,13 +229,23 @@ def test_fills_are_counted_over_all_draws_most_frequent_first(words, table, rows
     assert {row["text"].strip(): int(row["count"]) for row in found} == counts
     numbers = [int(row["count"]) for row in found]
     assert numbers == sorted(numbers, reverse=True)
-    energy = {one["text"].strip(): one for one in kept}
+    energy = {one["text"].strip(): one["energy_raw"] for one in kept}
     for row in found:
-        assert row["share"] == f"{int(row['count']) / len(kept):.1%}"
-        for name in ("raw", "norm"):
-            expected = energy[row["text"].strip()][f"energy_{name}"]
-            assert float(row[f"E_{name}"]) == pytest.approx(expected, abs=0.006)
+        assert float(row["probability"]) == pytest.approx(int(row["count"]) / len(kept), abs=6e-5)
+        assert float(row["energy"]) == pytest.approx(energy[row["text"].strip()], abs=0.006)
     assert [row["chain"] for row in rows(f"{FILL} {words}")] == [0, 1, 2, 3]
+
+
+def test_fills_are_printed_with_their_probabilities(call, rows, tmp_path):
+    (tmp_path / "templates").write_text("the [MASK] sat\nno [MASK] [.3.]\n")
+    code, out, err = call("infill templates --top-k 3")
+    head, *lines = out.splitlines()
+    assert head.split() == ["template", "probability", "error", "energy", "count", "text"]
+    assert (code, len(lines)) == (0, 6)
+    assert "tokens in the blanks" in err
+    for row in rows("infill templates --top-k 3"):
+        assert {"template", "text", "words", "probability", "error", "energy"} <= row.keys()
+    assert call("infill 'the [MASK] sat' -c 2 --whole-words")[0] == 2
 
 
 def test_templates_are_told_apart_and_keep_their_words(table, rows, tmp_path):
@@ -245,22 +254,14 @@ def test_templates_are_told_apart_and_keep_their_words(table, rows, tmp_path):
     for number, word in (("1", "the"), ("2", "no")):
         own = [row for row in found if row["template"] == number]
         assert {row["text"].split()[0] for row in own} == {word}
-        assert sum(float(row["share"].rstrip("%")) for row in own) == pytest.approx(100, abs=1)
+        assert sum(float(row["probability"]) for row in own) == pytest.approx(1, abs=0.01)
     stdin = (tmp_path / "templates").read_bytes()
     for source, given in (("templates", b""), ("-", stdin)):
         kept = rows(f"infill {source} -n 1 -c 3", stdin=given)
         assert [row["template"] for row in kept] == [0, 0, 0, 1, 1, 1]
-    for row in rows("infill 'the [MASK] [MASK] on the mat .' -n 2"):
+    for row in rows("infill 'the [MASK] [MASK] on the mat .' -n 2 -c 8"):
         assert (row["tokens"][0], row["tokens"][3:]) == ("the", ["on", "the", "mat", "."])
         assert "[MASK]" not in row["tokens"]
-
-
-def test_rare_fills_are_left_out_of_the_table_and_counted(monkeypatch, call):
-    monkeypatch.setattr(fills, "_SHOWN", 2)
-    _, out, err = call(f"{FILL} 'the [MASK] [MASK] sat'")
-    assert len(out.splitlines()) == 3
-    assert "counts of 48 draws" in err
-    assert "more fills are not shown (--json" in err
 
 
 # score.

@@ -160,7 +160,10 @@ REFUSED = {
         "the [MASK{0,2}]"                           | has no length
         "the [MASK*]" --moves span                  | moves that change the length
         "the [MASK]" --moves insert-delete          | blank of unknown length
-        "the [MASK]" --length-prior none            | no move changes the length
+        "the [MASK]" --length-prior none            | no blank has an unknown length
+        "the [MASK]" --length-prior none -c 2       | no move changes the length
+        "the [MASK]" --whole-words -c 2             | chains have no use
+        "the [MASK*] [MASK*] [MASK*]"               | more than 128 lengths
         "a [MASK]" --max-changes 2                  | only in its blanks
         "the _ man ."                               | no blank
         templates                                   | template 2 has no blank

@@ -47,7 +47,7 @@ def test_defaults_are_those_of_the_command(call, tmp_path):
     for name, command in typer.main.get_command(app).commands.items():
         if name in ("sample", "infill"):
             known = set(inspect.signature(getattr(maskov, name)).parameters)
-            known |= {"json", "quiet", "start_text"}
+            known |= {"json", "quiet", "start_text", "top_k"}
             for one in command.params:
                 words = {word.strip("-").replace("-", "_") for word in one.opts}
                 assert one.param_type_name == "argument" or words & known, words

@@ -33,7 +33,7 @@ LAYERS = [
     ["arguments"],
     ["api"],
     ["plan"],
-    ["likelihood", "scoring"],
+    ["filling", "likelihood", "scoring"],
     ["rewriting", "translation"],
     ["public"],
     ["cli"],

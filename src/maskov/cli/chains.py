@@ -13,7 +13,7 @@ import typer
 from maskov import api
 from maskov.api import DEFAULT_MODEL
 from maskov.cli.commands import Json, command_of, stop_on_signals
-from maskov.cli.fills import print_fills
+from maskov.cli.fills import SHOWN, print_fills, say_filling
 from maskov.cli.output import print_json, print_samples, say, say_summary
 from maskov.errors import InputError, Interrupted
 from maskov.options import RUN
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from maskov.runs.coordinator import Listener
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="no progress", rich_help_panel=RUN)]
+TopK = Annotated[
+    int | None,
+    typer.Option("--top-k", min=1, help=f"fills of each template to print (default: {SHOWN})"),
+]
 
 
 @command_of(api.sample)
@@ -36,12 +40,30 @@ def sample(given: dict[str, Any], json: Json = False, quiet: Quiet = False) -> N
 
 
 @command_of(api.infill, "texts", "length", "freeze", model=DEFAULT_MODEL)
-def infill(given: dict[str, Any], json: Json = False, quiet: Quiet = False) -> None:
-    """Fill blanks: sample them given the rest, from the same energy."""
-    _run(given, json, quiet)
+def infill(
+    given: dict[str, Any], json: Json = False, quiet: Quiet = False, top_k: TopK = None
+) -> None:
+    """Fill blanks with the likeliest words, each with its probability."""
+    from maskov.filling import fill_as_asked
+
+    if api.runs_chains(given):
+        api.refuse_of_fills(given)
+        _run(given, json, quiet, top_k)
+        return
+    with stop_on_signals() as stop:
+        try:
+            found = fill_as_asked(**given, stop=stop)
+        except (Interrupted, KeyboardInterrupt):
+            say("stopped; nothing was kept")
+            raise typer.Exit(stop.exit_code) from None
+    if json:
+        print_json(found.to_json(top_k or SHOWN))
+    else:
+        print_fills(found.fills(), top_k=top_k)
+    say_filling(found, quiet)
 
 
-def _run(given: dict[str, Any], json: bool, quiet: bool) -> None:
+def _run(given: dict[str, Any], json: bool, quiet: bool, top_k: int | None = None) -> None:
     from maskov.plan import plan
 
     if "name" in given and "out" not in given:
@@ -49,7 +71,7 @@ def _run(given: dict[str, Any], json: bool, quiet: bool) -> None:
     planned = plan(**given)
     for note in () if quiet else planned.notes:
         say(f"note: {note}")
-    _carry_out(planned, json, quiet)
+    _carry_out(planned, json, quiet, top_k)
 
 
 @command_of(api.resume)
@@ -103,7 +125,7 @@ def translate(given: dict[str, Any], json: Json = False, quiet: Quiet = False) -
     print_json(one.to_json() if json else one.text for one in translations)
 
 
-def _carry_out(plan: Plan, json: bool, quiet: bool) -> None:
+def _carry_out(plan: Plan, json: bool, quiet: bool, top_k: int | None = None) -> None:
     """Carry out a plan and print what comes of it."""
     from maskov.plan import execute
     from maskov.runs.manifest import own_parts
@@ -114,7 +136,7 @@ def _carry_out(plan: Plan, json: bool, quiet: bool) -> None:
     unit = "point" if plan.manifest.particles else "epoch"  # of the path of a population
     with _watched(plan.model, epochs, quiet, plan.out, command, most, unit) as watch:
         run = execute(plan, *watch)
-    _print(run, plan.model, json, quiet)
+    _print(run, plan.model, json, quiet, top_k)
 
 
 @contextmanager
@@ -145,12 +167,14 @@ def _watched(
             raise typer.Exit(stop.exit_code) from None
 
 
-def _print(run: Run, model: MaskedModel | None, json: bool, quiet: bool) -> None:
+def _print(
+    run: Run, model: MaskedModel | None, json: bool, quiet: bool, top_k: int | None = None
+) -> None:
     """Print the samples, or the fills of templates, and on standard error the summary."""
     if json:
         print_json(sample.to_json() for sample in run.samples)
     elif run.manifest.inputs.templates is not None and model is not None:
-        print_fills(run, model, quiet)
+        print_fills(run.fills(model=model), run.manifest.inputs.names, top_k)
     else:
         print_samples(run.samples)
     if not quiet:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from maskov.config import Manifest
 from maskov.diagnostics import Diagnosis, Summary, diagnose, summarise, to_arviz
-from maskov.errors import RunError
+from maskov.errors import InputError, RunError
 from maskov.fasta import Record, letter, numbered, to_fasta
 from maskov.runs.files import explained, write_atomically
 from maskov.runs.store import Store
@@ -30,6 +30,9 @@ from maskov.types import Sample, Traces
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
+
+    from maskov.filling import Fill
+    from maskov.models import MaskedModel
 
 FASTA, TABLE = "samples.fa", "mutations.csv"
 _COLUMNS = ("sample", "parent", "chain", "epoch", "count", "mutations", "energy_raw", "energy_norm")
@@ -97,6 +100,25 @@ class Run:
         from maskov.ui.notebook import run_frame
 
         return run_frame(self)
+
+    def fills(self, top_k: int | None = None, model: MaskedModel | None = None) -> list[list[Fill]]:
+        """Return the fills of each template that chains held after burn-in, with their shares.
+
+        The model that the run names is loaded to spell them, unless it is given.
+        """
+        from maskov.filling import fills_of_run
+        from maskov.runs.manifest import load_model
+
+        if self.manifest.inputs.templates is None:
+            raise InputError("this run has no templates, so nothing was filled.")
+        found = fills_of_run(self, model or load_model(self.manifest))
+        return [each[:top_k] for each in found]
+
+    def fill_table(self, top_k: int | None = None) -> DataFrame:
+        """Return the fills as a DataFrame, a row each."""
+        from maskov.filling import table_of
+
+        return table_of(self.fills(top_k))
 
     def plot(self) -> Figure:
         """Return a matplotlib Figure: the energies of the chains, and R-hat of energies and tokens.
