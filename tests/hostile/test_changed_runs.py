@@ -147,7 +147,7 @@ def test_traces_of_another_run_do_not_fit(runs, copy):
 # Traces that only some runs have.
 RARE = [
     {"kernel": Metropolis(Norm() + 0.1 * Length(4, 2), Site())},
-    {"replicas": 2, "ladder": (1.0, 0.7), "resident": 4},
+    {"replicas": (1.0, 0.7), "resident": 4},
     {"kernel": Metropolis(Norm(), Resize())},
 ]
 
