@@ -41,14 +41,18 @@ def minicons_scorer(model: HuggingFaceModel, batch: int) -> Scorer:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # raised by minicons at import
         from minicons.scorer import MaskedLMScorer
+        from transformers import PreTrainedTokenizerFast
 
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=model.tokenizer.backend_tokenizer, **model.tokenizer.special_tokens_map
+    )
     other = MaskedLMScorer(
-        model.network, str(model.device), tokenizer=model.tokenizer, PLL_metric="original"
+        model.network, str(model.device), tokenizer=tokenizer, PLL_metric="original"
     )
 
     def score(texts: Sequence[str]) -> list[float]:
         # Encoded here: its own call uses a method that transformers 5 removed.
-        encoded = model.tokenizer(list(texts), padding="longest")
+        encoded = tokenizer(list(texts), padding="longest")
         totals = other.sequence_score(encoded, reduction=lambda terms: float(terms.double().sum()))
         return [-total for total in totals]
 

@@ -24,7 +24,7 @@ from maskov.shipped import folder_of, model_for
 def model_weights_hash(model: Any) -> str:
     """Hash the full-precision weights, shape and vocabulary of a loaded model."""
     exact = getattr(model, "exact", None) or model
-    return weights_hash(exact.checkpoint, exact.tokenizer)
+    return weights_hash(getattr(exact, "checkpoint", None) or exact.network, exact.tokenizer)
 
 
 BUNDLED_DATA = Path(__file__).parents[1] / "data"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Iterable
+from pathlib import Path
 
 from experiments.paper.claims import CLAIMS
 from experiments.paper.verdicts import (
@@ -15,6 +18,13 @@ from experiments.paper.verdicts import (
     Documents,
     Outcome,
 )
+
+# Claims that one energy is better, which likelihood judges, too, and where that was measured.
+BY_LIKELIHOOD = (
+    "For unconditional text E_raw is the better energy",
+    "Unconditional quality: E_raw before E_norm before degenerate Gibbs",
+)
+EVIDENCE = Path(__file__).parents[2] / "results" / "evidence"
 
 
 def render_page(documents: Documents) -> str:
@@ -42,8 +52,33 @@ def render_page(documents: Documents) -> str:
             f"`{document['setting']}`{missing} · {claim.criterion}",
             "",
             *map(_line, outcomes),
+            *(_by_likelihood() if claim.text in BY_LIKELIHOOD else ()),
         ]
     return "\n".join(lines) + "\n"
+
+
+def _by_likelihood() -> list[str]:
+    """Return what the likelihood of held-out text says of E_raw and E_norm, if it was measured."""
+    lines = []
+    for path in sorted(EVIDENCE.glob("wiki-small-*.json")):
+        targets = json.loads(path.read_text())["targets"]
+        if not {"raw@1", "norm@1"} <= targets.keys():
+            continue
+        raw, norm = (targets[f"{name}@1"] for name in ("raw", "norm"))
+        apart = raw["nats_per_token"] - norm["nats_per_token"]
+        error = math.hypot(raw["error"], norm["error"])
+        # Both are lower bounds; that of E_norm is a value only if its populations agree.
+        verdict = "not settled"
+        if apart > 2 * error:
+            verdict = FAILED if norm["agree"] else f"{verdict}, and against it so far"
+        lines += [
+            "",
+            f"By likelihood: **{verdict}** · [evidence](../evidence/README.md): held-out sentences "
+            f"of {raw['lengths'][0]['length']} tokens have at least {raw['nats_per_token']:.2f} "
+            f"nats per token under exp(−E_raw) and {norm['nats_per_token']:.2f} ± "
+            f"{norm['error']:.2f} under exp(−E_norm), lower being better.",
+        ]
+    return lines
 
 
 def counts(verdicts: Iterable[tuple[Claim, str]]) -> str:

@@ -1,10 +1,14 @@
-"""Which energy is a good distribution of English: nats per token of held-out sentences.
+"""Which energy is a good distribution: nats per token of texts that models were not trained on.
 
-    python -m experiments.studies.evidence measure --out results/evidence
+    python -m experiments.studies.evidence text --out results/evidence
+    python -m experiments.studies.evidence text --texts results/evidence/held-out-10.txt ...
+    python -m experiments.studies.evidence translation --data DATA/test --out results/evidence
+    python -m experiments.studies.evidence antibody --data DATA/antibody --out results/evidence
     python -m experiments.studies.evidence page --out results/evidence
 
-The first measures each target once and keeps it in the document; targets that are there already are
-skipped. The second writes the page and the figure from the document.
+Each of the first measures what is not in its document yet; the last writes the page and the figure
+from the documents. Only `text` estimates log Z: translations and antibodies are measured with
+ordered energies, which are exact, beside E_norm, whose exp(−E) is no probability.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -21,7 +26,9 @@ import torch
 import maskov
 from maskov.energies import Autoregressive, parse_energy
 from maskov.energies.ordered import Ordered
+from maskov.fasta import parse
 from maskov.likelihood import EvidencePlan, TargetEvidence, measure
+from maskov.models.autoregressive import AutoregressiveTranslator
 from maskov.shipped import default_judge
 
 HELD_OUT = Path("results/english/held-out-20.txt")
@@ -33,44 +40,117 @@ NORMALISED = (
 TARGETS = (
     ("0.69*ordered+0.26*norm", 1.0), ("norm", 1.0), ("norm", 1.45), ("raw", 2.8), ("raw", 1.0),
 )  # fmt: skip
+# What is exact, and E_norm beside it.
+FEW = ("ordered", "ordered(left-to-right)", "ordered(rule=confident)", "ordered(orders=4)", "norm")
+MASKED, TWIN = Path("models/deroen-small"), Path("models/deroen-twin")
+SETS = ("multi30k.test2016.deen", "europarl.dev.deen")
+MODELS = ("sapiens-vh", "sapiens-vl", "antiberty")
 
 
 def main() -> None:
     """Measure, or write the page."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
-    parser.add_argument("action", choices=("measure", "page"))
+    parser.add_argument("action", choices=("text", "translation", "antibody", "page"))
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--texts", type=Path, default=HELD_OUT)
+    parser.add_argument("--data", type=Path, help="folder of test sets, or of antibodies")
+    parser.add_argument("--most", type=int, default=100, help="sentence pairs of a set")
     parser.add_argument("--model", default="wiki-small")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--particles", type=int, default=64)
     parser.add_argument("--populations", type=int, default=4)
-    parser.add_argument("--moves", type=int, default=4)
     parser.add_argument("--passes", type=int, default=None)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", nargs="*", default=[], help="targets such as norm@1.45")
     options = parser.parse_args()
+    torch.set_num_threads(1)
     options.out.mkdir(parents=True, exist_ok=True)
-    path = options.out / f"{options.model}.json"
+    if options.action == "page":
+        _page(options.out, options.model)
+        return
+    name = {"text": f"{options.model}-{options.texts.stem.rpartition('-')[2]}"}
+    path = options.out / f"{name.get(options.action, options.action)}.json"
     document: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {"targets": {}}
-    if options.action == "measure":
-        _measure(options, document, path)
-    else:
-        _page(document, options.out, options.model)
+    steps: dict[str, Callable[..., None]] = {
+        "text": _measure, "translation": _translations, "antibody": _antibodies,
+    }  # fmt: skip
+    steps[options.action](options, document, path)
+
+
+def _write(document: dict[str, Any], path: Path) -> None:
+    path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+
+
+def _likelihoods(
+    document: dict[str, Any], path: Path, key: str, model: Any, texts: list[str]
+) -> None:
+    """Score texts by every energy; keep nats per token and its standard error over texts."""
+    for energy in FEW:
+        if energy in document["targets"].setdefault(key, {}):
+            continue
+        scores = maskov.score(model, texts, energy)
+        rates = torch.tensor([one.energy / len(one.tokens) for one in scores]).double()
+        tokens = sum(len(one.tokens) for one in scores)
+        found = {
+            "nats_per_token": sum(one.energy for one in scores) / tokens,
+            "text_error": float(rates.std()) / len(rates) ** 0.5,
+            "texts": len(scores), "tokens": tokens,
+        }  # fmt: skip
+        document["targets"][key][energy] = found
+        print(key, energy, found, flush=True)
+        _write(document, path)
+
+
+def _translations(options: argparse.Namespace, document: dict[str, Any], path: Path) -> None:
+    """Measure references given their sources, beside the autoregressive model."""
+    for name in SETS:
+        sources, references = (
+            (options.data / f"{name}.{side}").read_text().splitlines()[: options.most]
+            for side in ("de", "en")
+        )
+        masked = maskov.load(str(MASKED), options.device).given(sources)  # type: ignore[attr-defined]
+        _likelihoods(document, path, name, masked, references)
+        if "twin" in document["targets"][name]:
+            continue
+        twin = AutoregressiveTranslator.load(TWIN, torch.device(options.device), "deroen-twin")
+        lines = [masked.encode(text) for text in references]
+        lengths = torch.tensor([len(line) for line in lines])
+        tokens = torch.tensor([line + [0] * (int(lengths.max()) - len(line)) for line in lines])
+        terms = twin.token_terms(twin.read(sources), torch.arange(len(lines)), tokens, lengths)
+        ends = terms.gather(1, lengths[:, None]).sum()
+        document["targets"][name]["twin"] = {
+            "nats_per_token": float(terms.sum() / lengths.sum()),
+            "without_ends": float((terms.sum() - ends) / lengths.sum()),
+            "texts": len(lines), "tokens": int(lengths.sum()),
+        }  # fmt: skip
+        _write(document, path)
+
+
+def _antibodies(options: argparse.Namespace, document: dict[str, Any], path: Path) -> None:
+    """Measure natural antibodies: the mouse and rat parents, and what was made human of them."""
+    for name in MODELS:
+        model = maskov.load(name, options.device)
+        for kind in ("parental", "experimental"):
+            file = options.data / "humab25" / f"{kind}.fa"
+            records = parse(file.read_text().splitlines(), str(file))
+            chains = name[-2:].upper() if name.startswith("sapiens") else ("VH", "VL")
+            for chain in (chains,) if isinstance(chains, str) else chains:
+                texts = [one for one in records if one.name.endswith(chain)]
+                _likelihoods(document, path, f"{name}, {kind} {chain}", model, texts)
 
 
 def _measure(options: argparse.Namespace, document: dict[str, Any], path: Path) -> None:
-    torch.set_num_threads(1)
     model = maskov.load(options.model, options.device)
     texts = [line for line in options.texts.read_text().splitlines() if line.strip()]
     plan = EvidencePlan(
-        maskov.Site(), Ordered(), options.particles, options.populations, options.moves,
-        options.passes, options.seed,
+        maskov.Site(), Ordered(), options.particles, options.populations, passes=options.passes,
+        seed=options.seed,
     )  # fmt: skip
     document |= {
         "model": options.model, "fingerprint": model.fingerprint(), "texts": str(options.texts),
         "sentences": len(texts), "particles": plan.particles, "populations": plan.populations,
-        "moves": plan.moves, "seed": plan.seed, "version": maskov.__version__,
+        "moves": plan.moves, "longer": plan.longer, "seed": plan.seed,
+        "version": maskov.__version__,
     }  # fmt: skip
     with torch.inference_mode():
         for energy, temperature in (*((name, 1.0) for name in NORMALISED), *TARGETS):
@@ -87,12 +167,12 @@ def _measure(options: argparse.Namespace, document: dict[str, Any], path: Path) 
                 "seconds": round(time.perf_counter() - begun, 1),
             }  # fmt: skip
             _say(name, target)
-            path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+            _write(document, path)
         if "causal" not in document:
             judge = Autoregressive(str(default_judge()), options.device)
             terms = judge.token_terms([judge.tokenise(text) for text in texts])
             document["causal"] = float(sum(t.sum() for t in terms) / sum(len(t) for t in terms))
-            path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+            _write(document, path)
 
 
 def _say(name: str, target: TargetEvidence) -> None:
@@ -104,32 +184,44 @@ def _say(name: str, target: TargetEvidence) -> None:
     )
 
 
-def _rows(document: dict[str, Any]) -> list[tuple[float, str]]:
-    """Return the nats per token and the line of each distribution."""
-    rows = [
-        (document["uniform"], f"| uniform over the word pieces | {document['uniform']:.3f} | | |")
-    ]
+def _rows(document: dict[str, Any]) -> list[str]:
+    """Return a line for each distribution, the best first."""
+    uniform = document["uniform"]
+    rows = [(uniform, f"| uniform over the word pieces | {uniform:.3f} | | |")]
     if "causal" in document:
         name = "wiki-judge, a causal model of the same size that is not told the length"
         rows.append((document["causal"], f"| {name} | {document['causal']:.3f} | | |"))
     for name, one in document["targets"].items():
         energy, _, temperature = name.rpartition("@")
         shown = f"`{energy}`" + (f", T = {temperature}" if temperature != "1" else "")
-        length = one["lengths"][0]
-        nats = one["nats_per_token"]
+        length, nats = one["lengths"][0], one["nats_per_token"]
         if one["exact"]:
             rows.append((nats, f"| {shown} | {nats:.3f} | 0, exactly | |"))
             continue
         verdict = "agree" if one["agree"] else "do not agree: a lower bound"
+        if one["agree"] and "longer" not in document:
+            verdict = "agree, but none moved longer than the others: a lower bound"
         rows.append(
             (nats, f"| {shown} | ≥ {nats:.3f} ± {one['error']:.3f} | {length['log_z']:.2f} ± "
              f"{length['error']:.2f} | {one['populations']}, {length['passes']:.0f} passes, "
              f"{verdict} |")
         )  # fmt: skip
-    return sorted(rows)
+    return [line for _, line in sorted(rows)]
 
 
-def _page(document: dict[str, Any], out: Path, model: str) -> None:
+def _few_rows(document: dict[str, Any]) -> list[str]:
+    """Return a line for each set of texts, with the nats per token of each energy."""
+    rows = []
+    for name, found in document["targets"].items():
+        cells = [f"{found[one]['nats_per_token']:.3f}" if one in found else "" for one in FEW]
+        error, twin = found[FEW[0]]["text_error"], found.get("twin")
+        cells[0] += f" ± {error:.3f}"
+        cells += [] if "twin" not in found else [f"{twin['without_ends']:.3f}"]
+        rows.append(f"| {name} | {found[FEW[0]]['texts']} | {' | '.join(cells)} |")
+    return rows
+
+
+def _figure(document: dict[str, Any], path: Path) -> None:
     from experiments.lib.style import OTHERS, STYLE, plt
 
     with plt.rc_context(STYLE):
@@ -152,39 +244,70 @@ def _page(document: dict[str, Any], out: Path, model: str) -> None:
         axes.set_ylabel("nats per token of held-out text")
         axes.legend(frameon=False, fontsize=10)
         figure.tight_layout()
-        figure.savefig(out / f"{model}.svg", metadata={"Date": None})
+        figure.savefig(path, metadata={"Date": None})
         plt.close(figure)
-    best = min(
-        (one["best"][1], one["best"][0], name)
-        for name, one in document["targets"].items()
-        if one["best"] and one["agree"]
-    )
+
+
+def _page(out: Path, model: str) -> None:
+    """Write the page of all documents that are there."""
     lines = [
-        "# Which energy is a good distribution of English", "",
-        f"Nats per token of {document['sentences']} held-out sentences of 20 tokens "
-        f"({document['texts']}), {model}; lower is better. log Z is estimated by "
-        f"independent populations of {document['particles']} particles "
-        f"that start from `ordered` and make {document['moves']} single-site moves at each point "
-        "of a path found by a pilot. An estimate of Z is unbiased, so log Z is a lower bound up "
-        "to chance, and so are the nats per token of an energy: it can only be worse than shown. "
-        "Populations that agree may all miss the same part of the target: more passes can raise "
-        "log Z. Ordered energies are normalised, and their numbers exact.", "",
-        f"![nats per token along the path]({model}.svg)", "",
-        "| distribution | nats per token | log Z | populations |", "|---|---|---|---|",
-        *(line for _, line in _rows(document)), "",
-        f"The best product on a path: q^{1 - best[1]:.2f} · exp(−{best[1]:.2f}·E/T) on the way to "
-        f"`{best[2].rpartition('@')[0]}` (T = {best[2].rpartition('@')[2]}), {best[0]:.3f} nats "
-        "per token.", "",
-        "```console",
-        f"$ python -m experiments.studies.evidence measure --out {out} --model {model} --particles "
-        f"{document['particles']} --populations {document['populations']} --moves "
-        f"{document['moves']}",
-        "# a target that is to be measured again, taken out of the document:",
-        f'$ python -m experiments.studies.evidence measure --out {out} --model {model} --only '
-        '"0.69*ordered+0.26*norm@1" --passes 800 --populations 2',
-        f"$ python -m experiments.studies.evidence page --out {out} --model {model}", "```", "",
+        "# Which energy is a good distribution", "",
+        "Nats per token of texts that the models were not trained on; lower is better. Ordered "
+        "energies are normalised, and their numbers exact. log Z of the others is estimated by "
+        "independent populations that start from `ordered` and go along a path found by a pilot. "
+        "An estimate of Z is unbiased, so log Z is a lower bound up to chance, and so are the nats "
+        "per token (≥): an energy can only be worse than shown. Every second population moves "
+        "longer, and populations agree only if these find hardly more.", "",
     ]  # fmt: skip
+    for path in sorted(out.glob(f"{model}-*.json")):
+        document = json.loads(path.read_text())
+        _figure(document, path.with_suffix(".svg"))
+        length = document["targets"]["ordered@1"]["lengths"][0]["length"]
+        lines += [
+            f"## English, sentences of {length} tokens", "",
+            f"{document['sentences']} sentences ({document['texts']}), {model}, populations of "
+            f"{document['particles']} particles.", "",
+            f"![nats per token along the path]({path.stem}.svg)", "",
+            "| distribution | nats per token | log Z | populations |", "|---|---|---|---|",
+            *_rows(document), "",
+        ]  # fmt: skip
+    sizes = " | ".join("---" for _ in FEW)
+    energies = " | ".join(f"`{one}`" for one in FEW)
+    about = {
+        "translation": (
+            "German to English, the reference given the source",
+            " | deroen-twin |", " --- |",
+            "deroen-small, and deroen-twin, an autoregressive model of the same size, whose terms "
+            "of the end are left out: `ordered` is told the length, too.",
+        ),
+        "antibody": (
+            "Antibodies",
+            " |", "",
+            "The 25 parents from mouse and rat and what laboratories made human of them (Hu-mAb).",
+        ),
+    }  # fmt: skip
+    for name, (title, more, rule, text) in about.items():
+        if (path := out / f"{name}.json").exists():
+            lines += [
+                f"## {title}", "",
+                f"{text} E_norm is −log of the pseudo-likelihood, which is no probability and "
+                "usually looks better.", "",
+                f"| texts | number | {energies}{more}", f"|---|---|{sizes} |{rule}",
+                *_few_rows(json.loads(path.read_text())), "",
+            ]  # fmt: skip
+    lines += ["```console", *_COMMANDS, "```", ""]
     (out / "README.md").write_text("\n".join(lines))
+
+
+_COMMANDS = (
+    "$ python -m experiments.studies.evidence text --out results/evidence",
+    "$ python -m experiments.studies.evidence text --texts results/evidence/held-out-10.txt "
+    "--particles 32 --passes 200 --out results/evidence",
+    "$ python -m experiments.studies.evidence translation --data DATA/test --most 60 --out "
+    "results/evidence",
+    "$ python -m experiments.studies.evidence antibody --data DATA/antibody --out results/evidence",
+    "$ python -m experiments.studies.evidence page --out results/evidence",
+)
 
 
 if __name__ == "__main__":

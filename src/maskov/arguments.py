@@ -374,7 +374,8 @@ def kernel_of(asked: Arguments, loading: Loading) -> tuple[Kernel, LinearSchedul
             raise InputError("--kernel gibbs moves sites: write --moves 'site(...)', or use mh.")
         kernel = named_kernel(name, moves=chosen)
     else:
-        usual = "span" if asked.particles is None else "site"
+        # A word that must be there moves only with its neighbours.
+        usual = "span" if asked.particles is None or asked.contains else "site"
         chosen, weights, block = parse_moves(usual if moves is None else moves, proposal)
         if asked.proposal is not None and all(move.conditional is not proposal for move in chosen):
             raise InputError("a custom move has its own options: drop --proposal.")
@@ -410,7 +411,7 @@ def population_of(asked: Arguments, kernel: Kernel) -> Population:
     asked.refuse(
         "populations have no use for {}: drop it, or --particles.",
         "chains", "epochs", "schedule", "until", "burn_in", "burn_in_energy", "replicas", "thin",
-        "force_accept", "start", "texts", "freeze", "resident", "length_prior", *_OF_CONSTRAINTS,
+        "force_accept", "start", "resident", "length_prior",
     )  # fmt: skip
     temperature, length = asked.target_temperature, asked.length
     refuse(
@@ -455,6 +456,8 @@ def check_population(asked: Arguments, kernel: Population) -> None:
 
 def with_room(kernel: Kernel, asked: Arguments, model: MaskedModel) -> Kernel:
     """Return the kernel with spans that move every word of --contains at once, unless sized."""
+    if isinstance(kernel, Population):
+        return replace(kernel, kernel=with_room(kernel.kernel, asked, model))
     words, moves = words_of(asked.contains), listed_moves(asked.moves or "span")
     if not words or "span" not in [str(move).partition(":")[0].strip() for move, _ in moves]:
         return kernel

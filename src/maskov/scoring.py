@@ -113,6 +113,10 @@ def score_as_asked(**given: Any) -> tuple[list[Score], MaskedModel | None]:
     if isinstance(asked.energy, str) and isinstance(energy, Autoregressive):
         return score_autoregressive(energy, asked.texts), None
     model = given_model.load()
+    if asked.sources:
+        if not isinstance(model, ConditionalModel):
+            raise InputError(f"'{model.name}' does not translate: drop --sources.")
+        model = model.given(list(map(str, asked.sources)))
     return score_texts(model, asked.texts, energy, budget), model
 
 
@@ -159,8 +163,8 @@ def score_texts(
                 energies = {str(energy): total, **energies}
             scores.append(
                 Score(
-                    str(text), strings, total, kept.tolist(), _name(text), whole, *words, unknown,
-                    energies, isinstance(energy, Ordered),
+                    str(text), strings, total, kept.tolist(), getattr(text, "name", None), whole,
+                    *words, unknown, energies, isinstance(energy, Ordered),
                 )
             )  # fmt: skip
     return scores
@@ -221,10 +225,6 @@ def _by_word(
     return given if len(given) == len(words) else [spelling(each) for each in words], sums
 
 
-def _name(text: str | Record) -> str | None:
-    return text.name if isinstance(text, Record) else None
-
-
 def score_autoregressive(energy: Autoregressive, texts: Sequence[str | Record]) -> list[Score]:
     """Return −log p of each text under a causal LM, in that model's own tokens."""
     records = [text for text in texts if isinstance(text, Record)]
@@ -235,17 +235,14 @@ def score_autoregressive(energy: Autoregressive, texts: Sequence[str | Record]) 
             raise InputError(f"line {number} is empty; give at least one word.")
         if energy.control_ids() & set(ids):
             raise InputError(f"line {number} holds a mask or another special token; take it out.")
-    terms = energy.token_terms(lines)
-    return [
-        _causal_score(text, energy.token_strings(ids), part)
-        for text, ids, part in zip(texts, lines, terms, strict=True)
-    ]
-
-
-def _causal_score(text: str | Record, tokens: list[str], terms: Tensor) -> Score:
-    words = _by_word(str(text), tokens, terms.tolist())
-    total = float(terms.sum())
-    energies = {"autoregressive": total}
-    return Score(
-        str(text), tokens, total, terms.tolist(), _name(text), {}, *words, energies=energies
-    )
+    scores = []
+    for text, ids, terms in zip(texts, lines, energy.token_terms(lines), strict=True):
+        tokens, total = energy.token_strings(ids), float(terms.sum())
+        words = _by_word(str(text), tokens, terms.tolist())
+        scores.append(
+            Score(
+                str(text), tokens, total, terms.tolist(), getattr(text, "name", None), {}, *words,
+                energies={"autoregressive": total},
+            )
+        )  # fmt: skip
+    return scores

@@ -9,6 +9,7 @@ import math
 import pytest
 
 import maskov
+import tiny_translation
 from maskov import Run
 
 POPULATION = "sample --energy 0.7*ordered+0.3*norm --particles 6 --populations 3 --length 5"
@@ -63,12 +64,26 @@ def test_populations_of_templates_fill_their_blanks(printed):
         assert (words[0], words[2]) == ("the", "was")
 
 
+def test_populations_keep_constraints(printed, tmp_path):
+    for line in printed(f"{POPULATION} --contains question --avoid the --json -q").splitlines():
+        words = json.loads(line)["text"].split()
+        assert "question" in words
+        assert "the" not in words
+    text = "felt black last question"
+    (tmp_path / "texts.txt").write_text(text)
+    ask = "sample --energy norm --particles 6 --populations 2 --start-text texts.txt --json -q"
+    for line in printed(f"{ask} --max-changes 2 --freeze 4").splitlines():
+        words = json.loads(line)["tokens"]
+        assert sum(one != two for one, two in zip(words, text.split(), strict=True)) <= 2
+        assert words[-1] == "question"
+
+
 @pytest.mark.parametrize(
     ("words", "phrase"),
     [
         ("--chains 4", "--chains"), ("--epochs 4", "--epochs"), ("--thin 2", "--thin"),
         ("--until converged", "--until"), ("--replicas 2", "--replicas"),
-        ("--contains river", "--contains"), ("--length 3:6", "one length"),
+        ("--length 3:6", "one length"),
         ("--moves span:1,insert-delete:1", "one length"), ("--populations 0", "--populations"),
         ("--target-temperature 1:0.1:0.5", "fixed"), ("--kernel gibbs", "gibbs"),
         ("--resident 2", "--resident"),
@@ -92,6 +107,18 @@ def test_scores_of_ordered_energies_are_likelihoods(call, printed):
         bits = line["energy"] / math.log(2) / len(text)
         assert line["bits_per_byte"] == pytest.approx(bits)
     assert "nats_per_token" not in json.loads(printed("score --json", texts[0]))
+
+
+def test_scores_of_translations_given_their_sources(call, printed, tmp_path):
+    tiny_translation.save(tmp_path / "tiny")
+    texts = [" ".join(tiny_translation.WORDS[:3])] * 2
+    sources = ("--sources", tiny_translation.SOURCES[0], "--sources", tiny_translation.SOURCES[1])
+    ask = "score --model tiny --energy ordered --json"
+    one, other = (
+        json.loads(line)["energy"] for line in printed(ask, *sources, *texts).splitlines()
+    )
+    assert abs(one - other) > 1e-6  # the same text, given other sources
+    assert "does not translate" in call("score --model untrained --sources felt", "felt")[2]
 
 
 def test_evidence_as_a_table_json_csv_and_a_picture(call, printed, tmp_path):

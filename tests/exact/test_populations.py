@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from maskov import Metropolis, Mixture, Norm, Raw, Site, Span, parse_energy
+from maskov.constraints import AllowedTokens, AvoidWords, ContainsWords, MaxChanges
 from maskov.diagnostics.populations import PopulationSummary
 from maskov.energies.base import Energy
 from maskov.energies.ordered import Ordered
@@ -19,6 +20,7 @@ from maskov.execution.loop import epoch, whole_epoch
 from maskov.kernels.population import Population, systematic
 from maskov.models.builtin import TabularModel
 from maskov.models.scorer import Scorer
+from maskov.moves import MaskedConditional
 from maskov.random import CounterRng
 from maskov.testing import random_table
 from maskov.tuning.path import choose_start, find_path, stretched
@@ -103,6 +105,31 @@ def test_moves_may_be_a_mixture():
     parts = (Metropolis(Norm(), Site(), 0.8), Metropolis(Norm(), Span(sizes=(2,)), 0.8))
     summary, _ = _run(Population(Mixture(parts, (1.0, 1.0)), Ordered(), PARTICLES, PATH, 2))
     assert abs(_z(summary, _log_z(Norm(), 0.8))) < MOST_Z
+
+
+@pytest.mark.parametrize("rule", [None, "confident"])
+@pytest.mark.parametrize(
+    "constraint",
+    [ContainsWords(("a",)), AvoidWords(("b",)), MaxChanges(1), AllowedTokens.parse("2:a")],
+    ids=str,
+)
+def test_under_constraints_z_is_that_of_the_sequences_that_meet_them(constraint, rule):
+    move = Span(MaskedConditional(constraints=(constraint,)), sizes=(1, 2))
+    kernel = Population(Metropolis(Norm(), move, 0.8), Ordered(rule=rule), PARTICLES, PATH, 2)
+    reference = torch.zeros((4000 * PARTICLES, 3), dtype=torch.long)
+    chains = replace(_blank(0, len(reference)), reference=reference)
+    states = replace(fresh_state(STATES), reference=reference[: len(STATES)])
+    meets = move.conditional.possible(states.sequences, TABLE)
+    assert 0 < int(meets.sum()) < len(STATES)
+    # The start adds up to 1 over them.
+    inside = states.rows(meets.nonzero().flatten()).sequences
+    assert abs(float((-kernel.start(TABLE, inside)).exp().sum()) - 1) < 1e-12
+    summary, tokens = _run(kernel, chains=kernel.first(chains, SCORER, CounterRng(1)))
+    inside = replace(inside, pass_cache=SCORER.cache(inside))
+    truth = float((-Norm()(TABLE, inside) / 0.8).logsumexp(0))
+    assert abs(_z(summary, truth)) < MOST_Z
+    last = replace(chains, tokens=tokens.reshape(-1, 3)).sequences
+    assert move.conditional.possible(last, TABLE).all()
 
 
 def test_the_target_that_is_the_start_has_log_z_of_exactly_zero():

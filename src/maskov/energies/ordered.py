@@ -10,7 +10,9 @@ revealed from the start, so a template's blanks have their own normalised distri
 Three things keep it normalised and change what it is: `groups` reveals every position t of a group
 (t mod B) in one pass, each independent of the others; `temperature` cools each conditional; the
 rule `confident` reveals the place next where the model is surest of a token. With several `orders`
-it is the mixture of as many random orders, −log of the mean of their probabilities.
+it is the mixture of as many random orders, −log of the mean of their probabilities. Under
+`constraints` each place takes only tokens with which they can still be met, and what adds up to 1
+are the sequences that meet them.
 
 The term of a place depends on what was revealed before it alone. So where a sequence changed, the
 terms of all places before the first change stay, and only the rest is run again.
@@ -23,6 +25,7 @@ from dataclasses import dataclass, fields
 
 import torch
 
+from maskov.constraints import Constraint
 from maskov.energies.base import CachedEnergy, Evaluation
 from maskov.errors import InputError
 from maskov.models.base import MaskedModel, Queries
@@ -63,6 +66,7 @@ class Ordered(CachedEnergy):
     temperature: float = 1.0
     rule: str | None = None
     orders: int = 1
+    constraints: tuple[Constraint, ...] = ()
 
     cost = 8.0
 
@@ -84,11 +88,13 @@ class Ordered(CachedEnergy):
             raise InputError("a rule chooses the order: drop the order, groups and orders.")
         if self.orders > 1 and self.order != "random":
             raise InputError("a mixture has random orders: drop the order, or orders.")
+        if self.constraints and self.groups:
+            raise InputError("constraints need one place after the other: drop the groups.")
 
     @property
     def conditional(self) -> MaskedConditional:
         """The distribution of each place."""
-        return MaskedConditional(float(self.temperature))
+        return MaskedConditional(float(self.temperature), constraints=self.constraints)
 
     def cells(self, width: int) -> int:
         """Count the terms of all orders; by a rule, the rank of each place, too."""
@@ -239,14 +245,27 @@ class Ordered(CachedEnergy):
         token: Int[Tensor, " places"] | None = None,
     ) -> Tensor:
         """Return log p at the next places: of every token, or of a given one for each."""
-        model = scorer.model
+        model, conditional = scorer.model, self.conditional
+        row, place = next_.nonzero(as_tuple=True)
+        partly = conditional.filling(
+            sequences.rows(row), torch.zeros_like(next_[row]), place, model
+        )
         queries = Queries(sequences.tokens, sequences.lengths, next_, sequences.source)
         vectors = scorer.hidden_once(queries) if bool(next_.any()) else None
         if vectors is None:
             return torch.zeros((0, model.vocabulary_size), dtype=torch.float64)
         found, begin = list[Tensor](), 0
         for part in torch.split(vectors, model.head_rows):
-            logs = self.conditional.log_probabilities(model.logits(part), model.forbidden)
+            allowed = None
+            if partly is not None:
+                these = torch.arange(begin, begin + len(part), device=row.device)
+                allowed = conditional.allowed(partly.rows(these), model)
+                if not bool(allowed.any(1).all()):
+                    raise InputError(
+                        "the constraints together left no token for a place, so that draws under "
+                        "them are not normalised: drop one of them, or --particles."
+                    )
+            logs = conditional.log_probabilities(model.logits(part), model.forbidden, allowed)
             if token is not None:
                 logs = logs.gather(1, token[begin : begin + len(part), None])[:, 0]
             found.append(logs)
@@ -305,7 +324,7 @@ class Ordered(CachedEnergy):
     def __str__(self) -> str:
         """Return what `parse_energy` reads: every argument that is not the usual one."""
         given = [] if self.order == "random" else [self.order]
-        for one in fields(self)[1:]:
+        for one in fields(self)[1:-1]:  # constraints are those of a run
             value = getattr(self, one.name)
             if value != one.default:
                 given.append(f"{one.name}={value!r}".replace("'", ""))

@@ -84,6 +84,9 @@ class Population(Composite):
                 f"particles make 1 move or more at each point, not {self.moves}, or {self.longer} "
                 "times as many."
             )
+        # Draws meet the constraints that moves keep.
+        start = replace(self.start, constraints=self.kernel.conditional.constraints)
+        object.__setattr__(self, "start", start)
         rises = all(one < other for one, other in pairwise((0.0, *self.path)))
         if self.path and not (rises and self.path[-1] == 1 and all(map(math.isfinite, self.path))):
             raise InputError("a path has shares that rise from above 0 to 1, such as 0.2,0.5,1.")

@@ -103,6 +103,8 @@ class PlainTokenizer:
         self.backend_tokenizer, self._extra = backend, list(extra)
         self.special_tokens_map = dict(special)
         self.all_special_tokens = list(dict.fromkeys([*special.values(), *extra]))
+        self.all_special_ids = [backend.token_to_id(token) for token in self.all_special_tokens]
+        self.added_tokens_decoder = backend.get_added_tokens_decoder()
         self.model_max_length = most
         for name in _SPECIAL:
             token = special.get(name)
@@ -153,17 +155,6 @@ class PlainTokenizer:
         if return_offsets_mapping:
             found["offset_mapping"] = [row.offsets for row in coded]
         return {name: rows[0] for name, rows in found.items()} if one else found
-
-    @property
-    def all_special_ids(self) -> list[int]:
-        """The ids of the special tokens."""
-        return [self.backend_tokenizer.token_to_id(token) for token in self.all_special_tokens]
-
-    @property
-    def added_tokens_decoder(self) -> dict[int, Any]:
-        """The tokens that are matched whole, by id."""
-        added: dict[int, Any] = self.backend_tokenizer.get_added_tokens_decoder()
-        return added
 
     def get_vocab(self) -> dict[str, int]:
         """Return the id of every token."""
