@@ -340,7 +340,8 @@ def front_page(results: Results) -> str:
         "Also: [rewriting against published systems](control/README.md) · "
         "[which energy](energies/README.md) · [effective samples](effective/README.md) · "
         "[the English models](english/README.md) · "
-        "[lengths of translations](translation-lengths/README.md)",
+        "[lengths of translations](translation-lengths/README.md) · "
+        "[gaps restored](restoration/README.md)",
         "",
         "## The paper's claims",
         "",

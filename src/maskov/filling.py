@@ -111,7 +111,10 @@ class TemplateFills:
     masses: list[tuple[float, float]] = field(default_factory=list, repr=False)
 
     def mass_above(self, probability: float) -> float:
-        """Return the mass of all fills that are more probable; below 0.9 a set of 90 % has it."""
+        """Return the mass of all fills that are more probable; below 0.9 a set of 90 % has it.
+
+        Of a normalised energy only fills that were found count.
+        """
         return sum(mass for one, mass in self.masses if one > probability)
 
 
