@@ -29,7 +29,7 @@ def print_fills(
     for number, rows in enumerate(fills):
         label = str(number + 1) if names is None else names[number]
         for fill in rows[: top_k or SHOWN]:
-            numbers = (_shown(fill.probability, 4), _shown(fill.error, 4), _shown(fill.energy, 2))
+            numbers = (_share(fill.probability), _share(fill.error), _shown(fill.energy))
             shown = (*numbers, str(fill.count), fill.text)
             table.add_row(*([label] if several else []), *shown)
     print_table(table)
@@ -54,5 +54,9 @@ def say_filling(found: Filling, quiet: bool) -> None:
         say(f"p ∝ exp(−E/{found.temperature:g}), E = {found.energy}")
 
 
-def _shown(value: float, digits: int) -> str:
-    return "–" if math.isnan(value) else f"{value:.{digits}f}"
+def _share(value: float) -> str:
+    return f"{value:.2e}" if 0 < value < 0.001 else "–" if math.isnan(value) else f"{value:.4f}"
+
+
+def _shown(energy: float) -> str:
+    return "–" if math.isnan(energy) else f"{energy:.2f}"
