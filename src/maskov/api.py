@@ -401,6 +401,11 @@ def score(
         AnyEnergy, Opt("raw, norm, raw(groups=4), autoregressive(MODEL), or a sum", "-e")
     ] = "raw",
     *,
+    sources: Annotated[
+        Lines,
+        Opt("what each text is a translation of, for a translation model: a text, or a file with "
+            "a line for each", read=texts_or_files, many=True),
+    ] = (),
     device: Device = "auto",
     trust_remote_code: TrustCode = False,
     token_budget: TokenBudget = None,
@@ -412,8 +417,8 @@ def score(
     `model` is a name, a folder or a MaskedModel; `energy` is named as on the command line, or an
     Energy, or a function that takes a list of texts and returns a number for each. With
     "autoregressive" the scores are those of a causal model, in its own tokens: that of the energy,
-    autoregressive(MODEL), or else `model`. A translation model that was given sources,
-    `model.given(sources)`, scores one translation of each.
+    autoregressive(MODEL), or else `model`. A translation model scores one translation of each of
+    the `sources`, or of those that it was given, `model.given(sources)`.
     """
     given = locals()
     from maskov.scoring import score_as_asked

@@ -113,6 +113,10 @@ def score_as_asked(**given: Any) -> tuple[list[Score], MaskedModel | None]:
     if isinstance(asked.energy, str) and isinstance(energy, Autoregressive):
         return score_autoregressive(energy, asked.texts), None
     model = given_model.load()
+    if asked.sources:
+        if not isinstance(model, ConditionalModel):
+            raise InputError(f"'{model.name}' does not translate: drop --sources.")
+        model = model.given(list(map(str, asked.sources)))
     return score_texts(model, asked.texts, energy, budget), model
 
 

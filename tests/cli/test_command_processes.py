@@ -180,3 +180,40 @@ def test_a_command_computes_with_one_thread(line, seen, call, tmp_path):
     assert seen == [1, 1]
     runnable(lambda: None)()
     assert torch.get_num_threads() == 3
+
+
+def _timed(words: list[str]) -> tuple[float, float]:
+    """Return the seconds and the CPU seconds of a command, started as users start it."""
+    environment = {k: v for k, v in os.environ.items() if k != "OMP_NUM_THREADS"}
+    used, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    subprocess.run([sys.executable, "-m", "maskov", *words], env=environment, check=True,
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=300)  # fmt: skip
+    seconds, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return seconds, after.ru_utime + after.ru_stime - used.ru_utime - used.ru_stime
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", [
+    "sample --model untrained --epochs 8 --workers 0 -q", "score TEXTS --model untrained",
+    "evaluate TEXTS",
+])  # fmt: skip
+def test_beside_busy_processes_a_command_keeps_its_share(command, tmp_path):
+    """It takes no more computing than alone, and about twice the time: half of a core is its own.
+
+    With spinning threads it took many times both.
+    """
+    (tmp_path / "texts").write_text("the cat sat on the mat and the dog ran to the river\n" * 300)
+    words = [word.replace("TEXTS", str(tmp_path / "texts")) for word in command.split()]
+    alone, computing = _timed(words)
+    spinning = [
+        subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        for _ in range(len(os.sched_getaffinity(0)))
+    ]
+    try:
+        busy, computing_busy = _timed(words)
+    finally:
+        for process in spinning:
+            process.kill()
+            process.wait()
+    assert computing_busy < 2 * computing
+    assert busy < 5 * alone

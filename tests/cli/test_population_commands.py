@@ -9,6 +9,7 @@ import math
 import pytest
 
 import maskov
+import tiny_translation
 from maskov import Run
 
 POPULATION = "sample --energy 0.7*ordered+0.3*norm --particles 6 --populations 3 --length 5"
@@ -106,6 +107,18 @@ def test_scores_of_ordered_energies_are_likelihoods(call, printed):
         bits = line["energy"] / math.log(2) / len(text)
         assert line["bits_per_byte"] == pytest.approx(bits)
     assert "nats_per_token" not in json.loads(printed("score --json", texts[0]))
+
+
+def test_scores_of_translations_given_their_sources(call, printed, tmp_path):
+    tiny_translation.save(tmp_path / "tiny")
+    texts = [" ".join(tiny_translation.WORDS[:3])] * 2
+    sources = ("--sources", tiny_translation.SOURCES[0], "--sources", tiny_translation.SOURCES[1])
+    ask = "score --model tiny --energy ordered --json"
+    one, other = (
+        json.loads(line)["energy"] for line in printed(ask, *sources, *texts).splitlines()
+    )
+    assert abs(one - other) > 1e-6  # the same text, given other sources
+    assert "does not translate" in call("score --model untrained --sources felt", "felt")[2]
 
 
 def test_evidence_as_a_table_json_csv_and_a_picture(call, printed, tmp_path):

@@ -16,6 +16,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import numpy as np
+
 import maskov
 from maskov.cli import main as maskov_command
 
@@ -136,9 +138,13 @@ def printed(words: list[str]) -> str:
 
 
 def hashes(out: Path) -> dict[str, str]:
-    """Hash the samples, tokens and traces of a run folder."""
-    files = [out / "samples.jsonl", *sorted(out.glob("*.npy"))]
-    return {file.name: hashlib.sha256(file.read_bytes()).hexdigest()[:16] for file in files}
+    """Hash the samples and each trace of a run folder."""
+    contents = {"samples.jsonl": (out / "samples.jsonl").read_bytes()}
+    for name, trace in sorted(maskov.Run.open(out).traces.items()):
+        file = io.BytesIO()
+        np.save(file, trace)
+        contents[f"{name}.npy"] = file.getvalue()
+    return {name: hashlib.sha256(one).hexdigest()[:16] for name, one in contents.items()}
 
 
 def resumed(out: Path) -> dict[str, str]:

@@ -74,7 +74,6 @@ def test_any_text_in_quotes_is_read_back(text):
         ("hamming(words)", "hamming(unit=words)"),
         ("edit(unit=tokens)", "edit"),
         ('contains("don\'t", river)', "contains(\"don't\", 'river')"),
-        ("norm()", "norm"),
         ("length(12)", "length(12)"),
         ("length(12.5, sd=1)", "length(12.5, sd=1)"),
         ("repeats", "repeats"),
@@ -409,7 +408,7 @@ def test_text_names_this_energy(text, energy):
         *("", " ", "energy", "RAW", "rawnorm", "(raw)"),
         *("raw+", "+raw", "raw++norm", "raw-norm"),
         *("raw*2", "2*", "*raw", "2*3*raw", "2**raw", "x*raw", "nan*raw", "inf*raw"),
-        *("raw(", "raw)", "raw(1)"),
+        *("raw(", "raw)", "raw(1)", "norm()"),
         *("autoregressive", "autoregressive()", "autoregressive(a"),
     ],
 )

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -378,6 +379,61 @@ def test_what_a_cut_off_creation_left_behind_can_be_used_again(tmp_path):
     (folder / "lock").touch()
     (folder / "manifest.json.tmp").write_text("{")
     assert len(sample(MODEL, Gibbs(), out=folder, **SETTINGS).samples) == 12
+
+
+COMMAND = [sys.executable, "-m", "maskov"]
+
+
+@lru_cache(maxsize=1)
+def _can_mount() -> bool:
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", "mount -t tmpfs none /mnt"], capture_output=True
+    )
+    return done.returncode == 0
+
+
+def _on_small_disk(script: str, options: str, tmp_path: Path) -> str:
+    """Run a script on a file system of its own, mounted for it alone; return what it says."""
+    if shutil.which("unshare") is None or not _can_mount():
+        pytest.skip("a file system of its own cannot be mounted here")
+    mount = tmp_path / "disk"
+    mount.mkdir()
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c",
+         f"mount -t tmpfs -o {options} none {mount} && cd {mount} && {script}"],
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_a_disk_that_is_full_is_one_sentence_and_with_room_the_run_goes_on(tmp_path):
+    ask = "sample --model untrained --epochs 60 --chains 4 --length 6 --thin 1 --seed 1 -q"
+    maskov_ = " ".join(COMMAND)
+    said = _on_small_disk(
+        f"{maskov_} {ask} --out whole >/dev/null; "
+        "dd if=/dev/zero of=filler bs=1k count=100000 2>/dev/null; rm -rf whole; "
+        f"{maskov_} {ask} --checkpoint-every 0 --out run >/dev/null; echo code $?; "
+        f"rm filler; {maskov_} resume run >/dev/null 2>&1 || {maskov_} {ask} --out run >/dev/null; "
+        f"{maskov_} {ask} --out again >/dev/null; cmp run/samples.jsonl again/samples.jsonl && "
+        "echo same",
+        "size=700k", tmp_path,
+    )  # fmt: skip
+    assert "no space left on device" in said
+    assert "code 2" in said
+    assert "same" in said.split()
+
+
+@pytest.mark.slow
+def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
+    ask = "sample --model untrained --epochs 3 --chains 2 --length 6 --out run -q"
+    said = _on_small_disk(
+        f"mount -o remount,ro {tmp_path / 'disk'}; {' '.join(COMMAND)} {ask}; echo code $?",
+        "size=10m", tmp_path,
+    )  # fmt: skip
+    assert "cannot write the run folder 'run': read-only file system" in said
+    assert "code 2" in said
 
 
 def test_a_run_that_became_read_only_is_one_sentence(tmp_path, monkeypatch):

@@ -11,7 +11,10 @@ import pytest
 from maskov.runs import manifest
 from maskov.ui.viewer.runs import Player, RunList, id_of
 from maskov.ui.viewer.server import create_app
-from view_runs import ThreadServer, make_run
+from view_runs import TOKEN, ServedRuns, ThreadServer, make_run
+
+SMALL = {"model": "untrained", "chains": 2, "length": 6, "epochs": 3, "seed": 1}
+READERS = 200
 
 
 @pytest.fixture(scope="module")
@@ -72,3 +75,34 @@ def test_a_failed_load_is_tried_again_by_the_next_request(runs, tmp_path, monkey
         assert client.ask(chains[0])[0] == 500
         asked = [threads.submit(client.ask, path) for path in chains * 2]
         assert [request.result()[0] for request in asked] == [200] * 8
+
+
+@pytest.mark.slow
+def test_two_hundred_readers_are_answered_while_a_run_goes_on(runs, tmp_path):
+    first = id_of(runs / "first")
+    paths = [
+        "", "run", "views.css", "api/runs", "api/live", f"api/runs/{first}",
+        f"api/runs/{first}/samples", f"api/runs/{first}/chains/0",
+        f"api/runs/{first}/chains/1/epochs/3", f"report?id={first}",
+    ]  # fmt: skip
+    request = SMALL | {"chains": 8, "length": 24, "epochs": 200}
+    with ServedRuns(runs, tmp_path / "made") as server:
+        client = Client(server.port, f"/t/{TOKEN}/")
+        assert client.ask("api/live", request)[0] == 200
+        while (before := client.ask("api/live")[1])["epoch"] < 1:
+            assert before["running"], before
+            time.sleep(0.05)
+        together = threading.Barrier(READERS)
+
+        def read(number):
+            together.wait(60)
+            return [client.ask(path)[0] for path in (paths * 2)[number % 10 :][:3]]
+
+        with ThreadPoolExecutor(READERS) as threads:
+            answers = list(threads.map(read, range(READERS)))
+        assert answers == [[200] * 3] * READERS
+        after = client.ask("api/live")[1]
+        assert after["running"], after["message"]
+        assert after["passes"] > before["passes"]
+        assert client.ask("api/live/stop", {})[0] == 204
+        assert client.ended()["status"] == "stopped"

@@ -152,7 +152,8 @@ def _masked(
 ) -> Energy:
     """Return E_raw or E_norm, of the model that proposes or of another one."""
     named = all(isinstance(one, str) for one in arguments) and len(arguments) < 2
-    if not named or options.keys() - {"groups"}:
+    empty = "(" in term and not (arguments or options)
+    if not named or empty or options.keys() - {"groups"}:
         raise InputError(
             f"'{term.strip()}' is not an energy: write {name}, {name}(groups=4) or {name}(MODEL)."
         )

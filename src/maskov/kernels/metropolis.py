@@ -356,9 +356,9 @@ class ProposalScores:
         self._old, self.values = known.values, known.values.clone()
         self._missing = torch.zeros_like(proposal.changed)
         if self._energy.needs_passes and chains.pass_cache is not None and proposal.novel.any():
-            self._begin_sites(chains.pass_cache.rows(rows))
+            self._begin_passes(chains.pass_cache.rows(rows))
 
-    def _begin_sites(self, known: PassCache) -> None:
+    def _begin_passes(self, known: PassCache) -> None:
         """Start from the chain's own passes: those that saw no change need only the new token."""
         proposal, scorer, groups = self._proposal, self._scorer, self._energy.groups
         alike = proposal.lengths == self._chains.lengths[proposal.rows]

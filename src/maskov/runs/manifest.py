@@ -434,6 +434,9 @@ def kernel_of(
             kernel = replace(kernel, ladder=manifest.ladder)
         if kernel.replicas != manifest.replicas:
             raise InputError("it has another number of replicas")
+        return with_burn_in(
+            kernel, config.schedule, model, trust, trust_parts, allow_download, known
+        )
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise RunError("the manifest of this run is damaged: invalid 'kernel'.") from error
     except InputError as error:
@@ -441,17 +444,8 @@ def kernel_of(
         if own_parts(config):
             raise
         raise RunError(
-            f"the manifest of this run is damaged: invalid 'kernel' ({error})"
-        ) from error
-    try:
-        return with_burn_in(
-            kernel, config.schedule, model, trust, trust_parts, allow_download, known
-        )
-    except InputError as error:
-        if own_parts(config):
-            raise
-        raise RunError(
-            f"the manifest of this run is damaged: invalid 'schedule.burn_in_energy' ({error})"
+            "the manifest of this run is damaged: invalid 'kernel' or 'schedule.burn_in_energy' "
+            f"({error})"
         ) from error
 
 

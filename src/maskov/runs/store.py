@@ -314,6 +314,7 @@ class Store:
             (self.path / "checkpoints").mkdir(exist_ok=True)
             for array in self._arrays.values():
                 array.create()
+            open_to_write(self.path / "samples.jsonl", os.O_CREAT).close()
             sync(self.path)
 
     def note(self, **found: Any) -> None:
@@ -410,7 +411,7 @@ class Store:
             path, known = self.path / "samples.jsonl", self.manifest.samples_hash
             if known is not None and known != self._hash_of_samples():
                 self._tell("samples.jsonl was damaged; it is written again", path)
-            with explained(self.path), open_to_write(path, os.O_CREAT) as file:
+            with explained(self.path), open_to_write(path) as file:
                 file.truncate(0)
 
     def write_samples(self, samples: Iterable[Sample]) -> None:
@@ -448,8 +449,6 @@ class Store:
                     found.append(from_json(Sample, line.decode()))
                     if len(found) > most:
                         raise ValueError(f"there are more than {most} lines")
-        except FileNotFoundError:
-            return []
         except (OSError, ValueError, InputError) as error:
             reason = (getattr(error, "strerror", None) or str(error)).partition("\n")[0]
             raise RunError(

@@ -101,7 +101,11 @@ class TaskRunner:
                     self._go_on()
                 else:
                     self._begin()
-                    check = self._check_precision()
+                    check = (
+                        None
+                        if task.number
+                        else check_precision(self.scorer.model, self.group.chains)
+                    )
             except TaskOver:
                 pass
             except Interrupted:
@@ -128,13 +132,6 @@ class TaskRunner:
         chains = filled(chains, self.manifest.config.start, self.kernel, self.scorer, self.rng)
         spent = self.scorer.passes - before
         self.group = self.group.with_chains(chains, begun=True, other_passes=spent)
-
-    def _check_precision(self) -> PrecisionCheck | None:
-        """Measure what a coarser precision does to energies, before it is used."""
-        model = self.scorer.model
-        if model.exact is None or self._task.number:
-            return None
-        return check_precision(model, model.exact, self.group.chains, model.precision)
 
     def _go_on(self) -> None:
         while self.group.epoch < self.schedule.epochs:
@@ -453,19 +450,19 @@ def both_energies(
     return Raw()(scorer.model, sequences), Norm()(scorer.model, sequences)
 
 
-def check_precision(
-    model: MaskedModel, exact: MaskedModel, chains: Chains, precision: str
-) -> PrecisionCheck:
-    """Compare the energies of the first chains with those of the exact model."""
+def check_precision(model: MaskedModel, chains: Chains) -> PrecisionCheck | None:
+    """Compare the energies of the first chains with those of the exact model, if it is coarser."""
+    if model.exact is None:
+        return None
     first = chains.rows(torch.arange(min(_MEASURED, len(chains.chain)), device=chains.chain.device))
     energies = []
-    for one in (model, exact):
+    for one in (model, model.exact):
         sites = Scorer(one).cache(first.to(one.device).sequences)
         raw, log_normaliser = -sites.logit, sites.log_normaliser
         terms = torch.stack([raw, raw + log_normaliser]).cpu()
         energies.append(torch.where(first.inside.cpu(), terms, 0.0).sum(2))
     raw_shift, norm_shift = (energies[0] - energies[1]).abs()
     return PrecisionCheck(
-        precision, len(first.chain), float(raw_shift.mean()), float(raw_shift.max()),
+        model.precision, len(first.chain), float(raw_shift.mean()), float(raw_shift.max()),
         float(norm_shift.mean()), float(norm_shift.max()),
     )  # fmt: skip
