@@ -285,8 +285,8 @@ REFUSED = {
         chains.jsonl --references references        | 6 translations from 2 chains
         bad.jsonl --references references           | line 2 of 'bad.jsonl'
     """,
-    "resume nowhere": "| no run folder",
-    "diagnose nowhere": "| no run folder",
+    "resume nowhere": "| not a run folder",
+    "diagnose nowhere": "| not a run folder",
 }  # fmt: skip
 CASES = [
     (command, *(part.strip() for part in line.rsplit("|", 1)))

@@ -157,7 +157,7 @@ def test_json_lines_without_a_text_are_refused(refused, tmp_path, judge_folder, 
 def test_what_is_not_there_is_named(refused, file, tmp_path, judge_folder):
     judged = ["--judge", judge_folder]
     assert "cannot read 'nowhere'" in refused("nowhere", *judged)
-    assert "no run folder" in refused(tmp_path, *judged)
+    assert "not a run folder" in refused(tmp_path, *judged)
     assert "cannot read 'nowhere'" in refused(file, *judged, "--training", "nowhere")
     assert "no causal language model" in refused(file, "--judge", "./nowhere")
     assert "not available" in refused(file, *judged, "--device", "abacus")

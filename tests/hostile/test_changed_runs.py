@@ -247,7 +247,7 @@ def _others(value: Any) -> list[Any]:
 
 
 def test_every_field_of_the_manifest_is_held_to(copy):
-    """With the checkpoints there, any change is named; a run never goes on with another one."""
+    """With the checkpoints there, any change is named; a run never continues with another one."""
     manifest, kept, named = json.loads((copy / "manifest.json").read_text()), files(copy), 0
     for leaf in _leaves(manifest):
         if leaf[0] in ("precision_check", "stopped_at", "samples_hash"):  # added on the way
@@ -401,7 +401,7 @@ def test_only_regular_files_are_opened(name, kind, copy, monkeypatch, call):
     path.unlink(missing_ok=True)
     {"pipe": os.mkfifo, "socket": lambda one: _socket(one, monkeypatch),
      "device": lambda one: one.symlink_to("/dev/zero")}[kind](path)  # fmt: skip
-    with pytest.raises(RunError, match=r"no regular file|is a link"):
+    with pytest.raises(RunError, match=r"not a regular file|is a link"):
         resume(copy, MODEL)
     # A diagnosis does without samples, and an evaluation without traces.
     for command in ("diagnose", "report", "evaluate"):
