@@ -162,7 +162,6 @@ def test_a_poor_answer_says_so_even_if_quiet(call, monkeypatch):
         ("a [.1.] bb", {}, {"a", "##e"}),
         ("a [MASK] bb", {}, {"a", "bb", "ccc", "dddd", "##e", "##ff"}),
     ],
-    ids=str,
 )
 def test_constraints_words_and_characters(template, options, words):
     (fills,) = maskov.infill(PIECES, template, **options).fills()

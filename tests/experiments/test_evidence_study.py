@@ -39,10 +39,11 @@ def test_likelihood_judges_claims_only_by_values_that_populations_agree_on(tmp_p
     assert claims_page._by_likelihood() == []
 
     def said(raw, agree):
-        one = {"error": 0.1, "lengths": [{"length": 5}]}
+        one = {"error": 0.1, "lengths": [{"length": 5}], "temperature": 1.0}
         targets = {
             "raw@1": {"nats_per_token": raw, "agree": False, **one},
             "norm@1": {"nats_per_token": 4.7, "agree": agree, **one},
+            "norm@2": {"nats_per_token": 9.9, "agree": True, **one},
         }
         (tmp_path / "wiki-small-5.json").write_text(json.dumps({"targets": targets}))
         return "".join(claims_page._by_likelihood())

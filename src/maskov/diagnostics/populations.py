@@ -201,10 +201,12 @@ class PopulationSummary:
                 f"log Z differs by {self.spread:.2f} between populations (at most {MOST_SPREAD}): "
                 "use more --particles or --passes"
             )
-        if self.gain.value + self.gain.error > MOST_GAIN:
+        gain = self.gain
+        if gain.value + gain.error > MOST_GAIN:
+            # A gain that stands out says more than the spread; one in the noise says less.
             found.insert(
-                0,
-                f"populations that moved longer find {self.gain} more log Z (at most {MOST_GAIN}, "
+                0 if gain.value > gain.error else len(found),
+                f"populations that moved longer find {gain} more log Z (at most {MOST_GAIN}, "
                 "with the error): use more --passes",
             )
         if min(self.ancestors) < LEAST_ANCESTORS:
