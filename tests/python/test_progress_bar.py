@@ -1,7 +1,6 @@
 """A bar on terminals and in notebooks, and nothing anywhere else."""
 
 import io
-import runpy
 import sys
 import warnings
 from importlib import import_module
@@ -12,7 +11,6 @@ import pytest
 import torch
 
 import maskov
-from maskov.models import tokens
 from maskov.ui import terminal
 from maskov.ui.terminal import ProgressBar
 from small import random_state, tiny_bert
@@ -133,4 +131,4 @@ def test_a_notebook_without_widgets_is_not_warned(monkeypatch):
     monkeypatch.setitem(sys.modules, "ipykernel.zmqshell", SimpleNamespace())
     monkeypatch.setitem(sys.modules, "ipywidgets", None)
     assert _warnings_of_tqdm(monkeypatch, lambda: import_module("tqdm.auto"))
-    assert not _warnings_of_tqdm(monkeypatch, lambda: runpy.run_path(tokens.__file__))
+    assert not _warnings_of_tqdm(monkeypatch, lambda: ProgressBar(3))

@@ -288,14 +288,16 @@ class BytePairTokenizer:
         return " ".join(subword for subwords in split for subword in subwords)
 
 
-def import_transformers() -> Any:
-    """Import transformers, which takes seconds, only where it is needed.
-
-    It imports tqdm, which in a notebook without ipywidgets warns about bars that are never shown.
-    """
+def import_quietly(name: str) -> Any:
+    """Import tqdm, or what imports it: in a notebook without ipywidgets it warns about its bars."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="IProgress not found")
-        return import_module("transformers")
+        return import_module(name)
+
+
+def import_transformers() -> Any:
+    """Import transformers, which takes seconds, only where it is needed."""
+    return import_quietly("transformers")
 
 
 @contextmanager

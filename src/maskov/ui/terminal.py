@@ -15,6 +15,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from maskov.models.tokens import import_quietly
 from maskov.ui.detokenise import spelled
 from maskov.ui.escaping import PrintableConsole, printable
 
@@ -239,11 +240,10 @@ class ProgressBar(PlainProgress):
     """A bar by tqdm, for Python; with `most`, a run may end before its last epoch."""
 
     def __init__(self, epochs: int, most: bool = False, unit: str = "epoch") -> None:
-        from tqdm.auto import tqdm
-
+        tqdm = import_quietly("tqdm.auto")
         super().__init__(epochs, most, unit)
         self._passes = 0
-        self.bar = tqdm(total=epochs, unit=unit, leave=False, desc="at most" if most else None)
+        self.bar = tqdm.tqdm(total=epochs, unit=unit, leave=False, desc="at most" if most else None)
 
     def moved(self, state: Chains, epoch: int, passes: int) -> None:
         """Show the passes so far, unless the last frame is too recent."""
