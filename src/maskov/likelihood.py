@@ -46,6 +46,8 @@ from maskov.types import Chains, Float, Tensor
 
 # Random numbers of pilots are those of chains from here on, which no population has.
 _PILOT_CHAINS = 2**31
+# Draws of a causal model that estimate how probable lengths are, and those in one batch.
+_DRAWS, _AT_ONCE = 2048, 256
 
 
 @dataclass(frozen=True)
@@ -111,13 +113,15 @@ class TargetEvidence:
 class Evidence:
     """A table of targets, beside the uniform distribution over tokens and a causal model.
 
-    `uniform` and `causal` are nats per token; the causal model is not told the lengths.
+    `uniform` and `causal` are nats per token; the causal model is not told the lengths, but for
+    `causal_given_length`, which is estimated.
     """
 
     targets: tuple[TargetEvidence, ...]
     uniform: float
     texts: int
     causal: float | None = None
+    causal_given_length: Estimate | None = None
 
     def to_json(self) -> str:
         """Return everything as one JSON object."""
@@ -192,7 +196,8 @@ def evidence_as_asked(**given: Any) -> Evidence:
         causal = Autoregressive(
             asked.causal_model, device, trust_remote_code=asked.trust_remote_code
         )
-        return replace(found, causal=_causal(causal, model, asked.texts, lengths))
+        plain, given_length = causal_nats(causal, model, asked.texts, lengths, asked.seed)
+        return replace(found, causal=plain, causal_given_length=given_length)
 
 
 def check_lengths(model: MaskedModel, lengths: Sequence[int]) -> None:
@@ -205,17 +210,35 @@ def check_lengths(model: MaskedModel, lengths: Sequence[int]) -> None:
             )
 
 
-def _causal(
-    causal: Autoregressive, model: MaskedModel, texts: Sequence[Any], lengths: Sequence[int]
-) -> float | None:
-    """Return the nats per token of texts under a causal model, which is not told their length."""
+def causal_nats(
+    causal: Autoregressive,
+    model: MaskedModel,
+    texts: Sequence[Any],
+    lengths: Sequence[int] = (),
+    seed: int = 0,
+) -> tuple[float | None, Estimate | None]:
+    """Return the nats per token of texts under a causal model: −log p(x), and given the length.
+
+    Given the length n, p(x, end) is divided by the probability P(n) that a text has n tokens, the
+    model's own ones; P(n) is estimated by draws of the model.
+    """
     chosen = [str(one) for one in texts if not lengths or len(model.encode(str(one))) in lengths]
     if not chosen:
-        return None
+        return None, None
     ids = [causal.tokenise(text) for text in chosen]
     # Of a model with other tokens, too, by the tokens of the masked one: one unit for all.
     tokens = sum(len(model.encode(text)) for text in chosen)
-    return float(sum(terms.sum() for terms in causal.token_terms(ids))) / tokens
+    plain = float(sum(terms.sum() for terms in causal.token_terms(ids)))
+    ended = float(sum(terms.sum() for terms in causal.token_terms([[*x, causal.end] for x in ids])))
+    sizes = torch.tensor([len(line) for line in ids])
+    draws = torch.split(torch.arange(_DRAWS, device=model.device), _AT_ONCE)
+    rng, longest = CounterRng(seed), int(sizes.max())
+    ends = torch.cat([causal.log_ends(longest, each, rng) for each in draws]).exp()[:, sizes].cpu()
+    probability = ends.mean(0)
+    # One draw counts for all lengths, so its sum over texts is what varies.
+    error = float((ends / probability).sum(1).std()) / math.sqrt(_DRAWS)
+    given_length = ended + float(probability.log().sum())
+    return plain / tokens, Estimate(given_length / tokens, error / tokens)
 
 
 def measure(
