@@ -16,7 +16,7 @@ from maskov.energies import Autoregressive, Energy, Norm, Raw, parse_energy
 from maskov.energies.ordered import Ordered
 from maskov.errors import InputError, Interrupted, MaskovError, ModelError, RunError
 from maskov.fasta import Record, read_fasta, to_fasta
-from maskov.filling import Fill, Filling, TemplateFills
+from maskov.filling import Filling, TemplateFills
 from maskov.kernels import (
     DelayedAcceptance,
     Draws,
@@ -36,6 +36,7 @@ from maskov.moves import LowestConfidence, MaskedConditional, Move, Site, Span, 
 from maskov.random import Rng
 from maskov.rewriting import Rewriter, Rewriting
 from maskov.runs import Run, Sample
+from maskov.runs.result import Fill
 from maskov.scoring import Score, score_autoregressive
 from maskov.translation.api import Translation
 from maskov.translation.methods import TranslationMethod

@@ -24,7 +24,7 @@ LAYERS = [
     ["kernels"],
     ["diagnostics", "execution"],
     ["exact", "texts"],
-    ["starts"],
+    ["blanks", "starts"],
     ["testing", "tuning"],
     ["runs"],
     ["workers"],

@@ -11,7 +11,8 @@ from rich.table import Table
 from maskov.cli.output import print_table, say
 
 if TYPE_CHECKING:
-    from maskov.filling import Fill, Filling
+    from maskov.filling import Filling
+    from maskov.runs.result import Fill
 
 # Rows of the table for each template, unless --top-k says otherwise.
 SHOWN = 20
