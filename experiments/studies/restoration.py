@@ -45,12 +45,17 @@ Tokens = tuple[int, ...]
 
 @dataclass
 class Gap:
-    """A sentence and the places that are missing; `sizes` are those that they may have."""
+    """A sentence and the places that are missing; how many may be `unknown`."""
 
     ids: list[int]
     start: int
     size: int
-    sizes: range
+    unknown: bool = False
+
+    @property
+    def sizes(self) -> range:
+        """The numbers of tokens that the gap may have."""
+        return range(1, MOST + 1) if self.unknown else range(self.size, self.size + 1)
 
     @property
     def truth(self) -> Tokens:
@@ -82,19 +87,19 @@ class Methods:
 
     def answers(self, gap: Gap) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield what each method says of the truth, and what its fills cost."""
-        known = len(gap.sizes) == 1
         yield FILL_MASK, self._independent(gap)
-        if gap.size > 1 or not known:  # one place has one answer
+        if gap.size > 1 or gap.unknown:  # one place has one answer
             beam, cost = self._timed(lambda: self._beam(gap))
             yield BEAM, self._listed(gap, beam) | self._ordered(gap, self.left) | cost
-        if gap.size > 1 and known:
+        if gap.size > 1 and not gap.unknown:
             one, cost = self._timed(lambda: self._mask_predict(gap))
             row = self._listed(gap, [(one, 0.0)]) | self._ordered(gap, self.sure, draws=0) | cost
             yield MASK_PREDICT, row | {"top": None, "rank20": None}
             again, cost = self._timed(lambda: self._sound_beam(gap))
             yield SOUND, self._listed(gap, again) | {"top": None} | cost
             yield SMALL, self._infill(gap, self.pair, width=4)
-        yield INFILL, self._infill(gap, self.mixture if known else parse_energy(DEFAULT_OF_LENGTHS))
+        energy = parse_energy(DEFAULT_OF_LENGTHS) if gap.unknown else self.mixture
+        yield INFILL, self._infill(gap, energy)
 
     def text(self, gap: Gap, fill: Tokens) -> str:
         """Return the sentence with a fill."""
@@ -279,8 +284,7 @@ def measure(options: argparse.Namespace) -> None:
             chosen = random.Random(f"{options.seed} {kind} {number}")
             size = kind or chosen.randint(1, MOST)
             ids = pool[(number * (MOST + 1) + kind) % len(pool)]
-            sizes = range(kind, kind + 1) if kind else range(1, MOST + 1)
-            gap = Gap(ids, chosen.randrange(len(ids) - size), size, sizes)
+            gap = Gap(ids, chosen.randrange(len(ids) - size), size, not kind)
             answers = dict(methods.answers(gap))
             if gap.sizes == range(1, 2):
                 answers[INFILL]["above"] = answers[FILL_MASK]["above"]

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from jinja2 import Environment
 
-from maskov.errors import InputError
+from maskov.errors import InputError, refuse
 from maskov.runs.files import read_text, write_atomically
 from maskov.version import __version__
 
@@ -47,6 +47,7 @@ SCALES = {
     ),
 }
 
+# How Label Studio shows a text; aliases make the answers "1" to "4".
 _CONFIG = """<View>
   <Text name="text" value="$text" valueType="text"/>
 {% for scale, question, points in scales %}
@@ -126,7 +127,18 @@ def export(
     """
     out = Path(out)
     key = Path(key) if key is not None else out.with_name(f"{out.name}.key.json")
-    _check(out, key, form, raters)
+    refuse(
+        (form not in ("label-studio", "csv"), f"--format '{form}' is not label-studio or csv."),
+        (
+            raters < 1 or (raters > 1 and form == "label-studio"),
+            "--raters is the number of csv files, 1 or more.",
+        ),
+        (
+            out.resolve() in key.resolve().parents,
+            f"'{key}' is in '{out}', which raters get; keep the key elsewhere.",
+        ),
+        *((one.exists(), f"'{one}' already exists; choose another name.") for one in (out, key)),
+    )
     for name, found in texts.items():
         # Skipping empty texts silently would flatter their condition. JSON can spell half of a
         # character, which no file or page can hold.
@@ -153,7 +165,17 @@ def export(
     files = {key: _json(about)}
     if form == "label-studio":
         files[out / "tasks.json"] = _json([{"data": one} for one in shown])
-        files[out / "config.xml"] = _label_studio_config()
+        keys = {"coherence": "1234", "fluency": "qwer"}
+        files[out / "config.xml"] = (
+            Environment(autoescape=True, trim_blocks=True)
+            .from_string(_CONFIG)
+            .render(
+                scales=[
+                    (scale, question, list(zip(points, "1234", keys[scale], strict=True)))
+                    for scale, (question, *points) in SCALES.items()
+                ]
+            )
+        )
     else:
         files[out / "questions.txt"] = "\n".join(
             f"{scale}: {question}\n"
@@ -176,22 +198,26 @@ def load(
     given: dict[tuple[int, str], dict[str, Any]] = {}
     for file in map(Path, files):
         for of_study, rater, item, points, comment in _read_answers(file):
-            if of_study != study or item not in items:
-                raise InputError(f"'{file}' rates item {item} of another study than '{key}'.")
-            if not all(point in ("1", "2", "3", "4") for point in points):
-                raise InputError(f"'{file}': item {item} of '{rater}' lacks two ratings of 1 to 4.")
-            if (item, rater) in given:
-                raise InputError(f"'{file}': '{rater}' rates item {item} twice.")
+            refuse(
+                (
+                    of_study != study or item not in items,
+                    f"'{file}' rates item {item} of another study than '{key}'.",
+                ),
+                (
+                    not all(point in ("1", "2", "3", "4") for point in points),
+                    f"'{file}': item {item} of '{rater}' lacks two ratings of 1 to 4.",
+                ),
+                ((item, rater) in given, f"'{file}': '{rater}' rates item {item} twice."),
+            )
             coherence, fluency = map(int, points)
             given[item, rater] = {
                 "rater": rater, "item": item, "coherence": coherence, "fluency": fluency,
                 "comment": comment, **items[item],
             }  # fmt: skip
     rows = [given[place] for place in sorted(given)]
-    conditions = []
-    for name in names:
-        own = [row for row in rows if row["condition"] == name]
-        conditions.append(
+    of_condition = {name: [row for row in rows if row["condition"] == name] for name in names}
+    return Ratings(
+        conditions=[
             Condition(
                 name=name,
                 items=per_run,
@@ -201,9 +227,8 @@ def load(
                 coherence=mean(_by_item(own, "coherence"), seed, resamples),
                 fluency=mean(_by_item(own, "fluency"), seed, resamples),
             )
-        )
-    return Ratings(
-        conditions=conditions,
+            for name, own in of_condition.items()
+        ],
         raters=dict(sorted(Counter(row["rater"] for row in rows).items())),
         coherence_alpha=ordinal_alpha(_by_item(rows, "coherence")),
         fluency_alpha=ordinal_alpha(_by_item(rows, "fluency")),
@@ -270,18 +295,6 @@ def to_cell(text: str) -> str:
     return f"'{text}" if marked else text
 
 
-def _check(out: Path, key: Path, form: str, raters: int) -> None:
-    if form not in ("label-studio", "csv"):
-        raise InputError(f"--format '{form}' is not label-studio or csv.")
-    if raters < 1 or (raters > 1 and form == "label-studio"):
-        raise InputError("--raters is the number of csv files, 1 or more.")
-    if out.resolve() in key.resolve().parents:
-        raise InputError(f"'{key}' is in '{out}', which raters get; keep the key elsewhere.")
-    for path in (out, key):
-        if path.exists():
-            raise InputError(f"'{path}' already exists; choose another name.")
-
-
 def _by_item(rows: Iterable[Mapping[str, Any]], scale: str) -> list[list[int]]:
     """Return the ratings of each rated item; rows are in the order of items."""
     return [
@@ -300,15 +313,6 @@ def _shuffled(things: Iterable[Any], seed: int, *purpose: str) -> list[Any]:
 
 def _json(value: Any) -> str:
     return json.dumps(value, indent=1, ensure_ascii=False) + "\n"
-
-
-def _label_studio_config() -> str:
-    """Return the labeling configuration; aliases make the answers "1" to "4"."""
-    keys = {"coherence": "1234", "fluency": "qwer"}
-    return Environment(autoescape=True, trim_blocks=True).from_string(_CONFIG).render(
-        scales=[(scale, question, list(zip(points, "1234", keys[scale], strict=True)))
-                for scale, (question, *points) in SCALES.items()]
-    )  # fmt: skip
 
 
 def _table(columns: str, rows: Iterable[Mapping[str, Any]]) -> str:

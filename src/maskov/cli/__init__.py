@@ -14,8 +14,7 @@ from maskov.cli.commands import HELP, INTERRUPTED, Command, CommandGroup, runnab
 from maskov.cli.evaluating import evaluate, evidence, rate, score
 from maskov.cli.inspecting import diagnose, models, report, serve, verify
 from maskov.cli.output import say
-from maskov.errors import MaskovError
-from maskov.options import reason_of
+from maskov.errors import MaskovError, reason_of
 from maskov.version import __version__
 
 app = typer.Typer(

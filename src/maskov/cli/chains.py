@@ -13,8 +13,15 @@ import typer
 from maskov import api
 from maskov.api import DEFAULT_MODEL
 from maskov.cli.commands import Json, command_of, stop_on_signals
-from maskov.cli.fills import SHOWN, print_fills, say_filling
-from maskov.cli.output import print_json, print_samples, say, say_summary
+from maskov.cli.output import (
+    SHOWN,
+    print_fills,
+    print_json,
+    print_samples,
+    say,
+    say_filling,
+    say_summary,
+)
 from maskov.errors import InputError, Interrupted
 from maskov.options import RUN
 from maskov.ui.escaping import json_printable, printable

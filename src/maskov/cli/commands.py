@@ -6,7 +6,6 @@ import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, ParamSpec, Union, get_args, get_origin, get_type_hints
 
@@ -132,12 +131,11 @@ def runnable(command: Callable[P, None]) -> Callable[P, None]:
     `--threads` of a run still sets its own number. Threads that wait for each other spin. Next to
     another busy process they wait most of the time, and a command with a thread for each core then
     takes many times as long as with one.
-    What a command computes with is imported here, after its options are read and its help is shown.
+    PyTorch is imported here, after the options are read and the help is shown.
     """
 
     @wraps(command)
     def run(*arguments: P.args, **options: P.kwargs) -> None:
-        import_module("maskov.public")
         import torch
 
         before = torch.get_num_threads()

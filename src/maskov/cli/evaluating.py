@@ -10,7 +10,7 @@ import typer
 
 from maskov import api
 from maskov.cli.commands import HELP, Command, CommandGroup, Json, OneJson, command_of, runnable
-from maskov.cli.output import as_lines, print_json, print_object, print_rows, say
+from maskov.cli.output import as_lines, or_dash, print_json, print_object, print_rows, say
 from maskov.errors import InputError
 from maskov.options import read_lines
 from maskov.shipped import default_judge
@@ -116,8 +116,7 @@ def evaluate(
 ) -> None:
     """Evaluate texts: perplexity, diversity, copies; translations against references."""
     from maskov.energies import Autoregressive
-    from maskov.evaluation import compare, evaluate_run
-    from maskov.evaluation import evaluate as evaluate_texts
+    from maskov.evaluation import compare, evaluate as evaluate_texts, evaluate_run
     from maskov.fasta import Record
     from maskov.models import choose_device
     from maskov.runs import Run
@@ -353,8 +352,8 @@ def _print_ratings(ratings: Ratings) -> None:
     head = ("condition", "coherence", "fluency", "rated", "ratings", "raters")
     print_rows(head, rows, words=("condition",))
     print(
-        f"agreement (Krippendorff's alpha, ordinal): coherence {_number(ratings.coherence_alpha)}, "
-        f"fluency {_number(ratings.fluency_alpha)}"
+        f"agreement (Krippendorff's alpha, ordinal): coherence {or_dash(ratings.coherence_alpha)}, "
+        f"fluency {or_dash(ratings.fluency_alpha)}"
     )
     counts = ", ".join(f"{name} {count}" for name, count in ratings.raters.items())
     print(printable(f"ratings of each rater: {counts or 'none yet'}"))
@@ -364,8 +363,4 @@ def _print_ratings(ratings: Ratings) -> None:
 
 def _shown(mean: Mean) -> str:
     interval = "" if mean.low is None else f" [{mean.low:.2f}, {mean.high:.2f}]"
-    return _number(mean.value) + interval
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f}"
+    return or_dash(mean.value) + interval

@@ -176,8 +176,7 @@ def serve(
     try:
         from maskov.ui.viewer.live import LiveRuns
         from maskov.ui.viewer.runs import Player, RunList
-        from maskov.ui.viewer.server import LOOPBACK, create_app, listen
-        from maskov.ui.viewer.server import serve as serve_app
+        from maskov.ui.viewer.server import LOOPBACK, create_app, listen, serve as serve_app
     except ImportError as error:
         raise InputError("the pages need FastAPI: pip install '.[serve]'.") from error
     if host.lower() not in LOOPBACK:

@@ -18,7 +18,7 @@ from maskov.energies.other_models import AutoregressiveTranslation
 from maskov.energies.registry import weighted_terms
 from maskov.energies.stages import parse_delayed
 from maskov.errors import InputError, ModelError, refuse
-from maskov.evaluation.translation import most_alike
+from maskov.evaluation import most_alike
 from maskov.kernels import Kernel
 from maskov.kernels.registry import Moves, named_kernel, parse_moves
 from maskov.models.conditional import RULES
@@ -148,7 +148,8 @@ class TranslationMethod:
                 f"the method '{self.name}' moves sites: write --moves '{_BLOCKS}'.",
             ),
             (
-                self.lengths == "sampled" and not self._resizes,
+                self.lengths == "sampled"
+                and not any(isinstance(move, Resize) for move in self._moves),
                 "--lengths sampled needs --method mh and moves that change the length: add "
                 "insert-delete or resize to --moves.",
             ),
@@ -233,10 +234,6 @@ class TranslationMethod:
         return parse_moves(self.chosen_moves)[0]
 
     @property
-    def _resizes(self) -> bool:
-        return any(isinstance(move, Resize) for move in self._moves)
-
-    @property
     def from_drafts(self) -> bool:
         """Whether chains start from translations."""
         return self.start in (AUTOREGRESSIVE, DRAFTS)
@@ -293,13 +290,12 @@ class TranslationMethod:
         if "target_temperature" not in METHODS[self.name]:
             return Schedule(epochs=self.sweeps, block=block)
         usual, heat = self._usual, self.target_temperature
-        heat = usual.target_temperature if heat is None else heat
         forced = usual.force_accept if self.force_accept is None else self.force_accept
         return Schedule(
             epochs=self.sweeps,
-            target_temperature=heat
-            if isinstance(heat, LinearSchedule)
-            else LinearSchedule(heat, 0.0, heat),
+            target_temperature=LinearSchedule(heat, 0.0, heat)
+            if isinstance(heat, int | float)
+            else heat or usual.target_temperature,
             block=block,
             force_accept=min(forced, self.sweeps),
         )
