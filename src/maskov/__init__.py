@@ -50,7 +50,7 @@ if TYPE_CHECKING:  # what the table below says, for editors and type checkers
         RunError as RunError,
     )
     from maskov.fasta import Record as Record, read_fasta as read_fasta, to_fasta as to_fasta
-    from maskov.filling import Fill as Fill, Filling as Filling, TemplateFills as TemplateFills
+    from maskov.filling import Filling as Filling, TemplateFills as TemplateFills
     from maskov.kernels import (
         DelayedAcceptance as DelayedAcceptance,
         Draws as Draws,
@@ -83,6 +83,7 @@ if TYPE_CHECKING:  # what the table below says, for editors and type checkers
     from maskov.random import Rng as Rng
     from maskov.rewriting import Rewriter as Rewriter, Rewriting as Rewriting
     from maskov.runs import Run as Run, Sample as Sample
+    from maskov.runs.result import Fill as Fill
     from maskov.scoring import Score as Score, score_autoregressive as score_autoregressive
     from maskov.translation.api import Translation as Translation
     from maskov.translation.methods import TranslationMethod as TranslationMethod
@@ -101,7 +102,7 @@ _NAMES = {
     "energies.ordered": "Ordered",
     "errors": "InputError Interrupted MaskovError ModelError RunError",
     "fasta": "Record read_fasta to_fasta",
-    "filling": "Fill Filling TemplateFills",
+    "filling": "Filling TemplateFills",
     "kernels": "DelayedAcceptance Draws Exchange Gibbs Kernel Metropolis Mixture Population "
     "mask_predict",
     "models": "HuggingFaceModel MaskedModel TabularModel counterexample load",
@@ -112,6 +113,7 @@ _NAMES = {
     "random": "Rng",
     "rewriting": "Rewriter Rewriting",
     "runs": "Run Sample",
+    "runs.result": "Fill",
     "scoring": "Score score_autoregressive",
     "translation.api": "Translation",
     "translation.methods": "TranslationMethod",

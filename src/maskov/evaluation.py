@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from maskov.energies import Autoregressive
-from maskov.errors import InputError, ModelError, reason_of
+from maskov.errors import InputError, ModelError, reason_of, refuse
 from maskov.fasta import Record, causal_spellings
 from maskov.runs import Run
 from maskov.runs.result import record_of
@@ -106,11 +106,11 @@ def evaluate(
     texts: Sequence[str | Record], judge: Autoregressive, training: str | Path | None = None
 ) -> Evaluation:
     """Evaluate texts of one sentence each, or records of FASTA: perplexity, diversity, copies."""
-    if not texts:
-        raise InputError("there is no sentence to evaluate.")
     records = [text for text in texts if isinstance(text, Record)]
-    if records and len(records) < len(texts):
-        raise InputError("texts are all lines, or all records of FASTA.")
+    refuse(
+        (not texts, "there is no sentence to evaluate."),
+        (0 < len(records) < len(texts), "texts are all lines, or all records of FASTA."),
+    )
     labels = [
         f"'{text.name}'" if isinstance(text, Record) else f"sentence {number}"
         for number, text in enumerate(texts, 1)
@@ -221,13 +221,14 @@ def perplexity(
     labels = labels or [f"sentence {number}" for number in range(1, len(texts) + 1)]
     ids = [judge.tokenise(text) for text in texts]
     for label, tokens in zip(labels, ids, strict=True):
-        if not tokens:
-            raise InputError(f"{label} has no token in the vocabulary of '{judge.name}'.")
-        if len(tokens) > judge.max_length:
-            raise InputError(
+        refuse(
+            (not tokens, f"{label} has no token in the vocabulary of '{judge.name}'."),
+            (
+                len(tokens) > judge.max_length,
                 f"{label} has {len(tokens)} tokens; '{judge.name}' takes at most "
-                f"{judge.max_length}."
-            )
+                f"{judge.max_length}.",
+            ),
+        )
     nll = np.array([float(terms.sum()) for terms in judge.token_terms(ids)])
     counts = np.array([len(tokens) for tokens in ids])
     with np.errstate(over="ignore"):
@@ -387,22 +388,26 @@ def compare(
     hypotheses: Sequence[str], references: Sequence[str], resamples: int = RESAMPLES
 ) -> TranslationScores:
     """Score each translation against its reference; translations may be empty."""
-    if not any(text.split() for text in references):
-        raise InputError("the references are empty; give one for each translation.")
-    if len(hypotheses) != len(references):
-        raise InputError(
-            f"the number of translations is {len(hypotheses)}, that of references "
-            f"{len(references)}; give one translation for each reference."
-        )
     # All resamples of a single sentence are equal: an interval of 0 would be wrong.
     single = len(hypotheses) < 2 or resamples < 2
-    seed = os.environ.get("SACREBLEU_SEED")
-    if not single and seed is not None and not seed.isdecimal():
-        # sacreBLEU would draw different resamples each time.
-        raise InputError(
+    # With a seed that is no number, sacreBLEU would draw different resamples each time.
+    seed = os.environ.get("SACREBLEU_SEED", "0")
+    refuse(
+        (
+            not any(text.split() for text in references),
+            "the references are empty; give one for each translation.",
+        ),
+        (
+            len(hypotheses) != len(references),
+            f"the number of translations is {len(hypotheses)}, that of references "
+            f"{len(references)}; give one translation for each reference.",
+        ),
+        (
+            not single and not seed.isdecimal(),
             f"SACREBLEU_SEED is '{seed}'; unset it or give a whole number, so that the intervals "
-            "are reproducible."
-        )
+            "are reproducible.",
+        ),
+    )
     metrics = _metrics("scores against references need")
     bleu, chrf = (
         metric.corpus_score(hypotheses, [references], n_bootstrap=1 if single else resamples)

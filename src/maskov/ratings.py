@@ -21,7 +21,7 @@ import numpy as np
 from jinja2 import Environment
 
 from maskov.errors import InputError, refuse
-from maskov.runs.files import read_text, write_atomically
+from maskov.runs.files import read_text, write_file
 from maskov.version import __version__
 
 RESAMPLES = 2000
@@ -106,7 +106,7 @@ class Ratings:
     def write_csv(self, path: str | Path) -> None:
         """Write every rating with its condition and text."""
         columns = "rater item condition line text coherence fluency comment"
-        _write({Path(path): _table(columns, self.rows)})
+        write_file(Path(path), _table(columns, self.rows).encode("utf-8", "replace"), folders=True)
 
 
 def export(
@@ -186,7 +186,8 @@ def export(
             order = _shuffled(shown, seed, "rater", str(number))
             columns = "item text coherence fluency comment study"
             files[out / f"rater-{number}.csv"] = _table(columns, order)
-    _write(files)
+    for path, content in files.items():
+        write_file(path, content.encode("utf-8", "replace"), folders=True)
     return list(files)
 
 
@@ -324,15 +325,6 @@ def _table(columns: str, rows: Iterable[Mapping[str, Any]]) -> str:
         cells = (row.get(name, "") for name in columns.split())
         writer.writerow([to_cell(cell) if isinstance(cell, str) else cell for cell in cells])
     return "\ufeff" + file.getvalue()  # by which spreadsheets know UTF-8
-
-
-def _write(files: Mapping[Path, str]) -> None:
-    for path, content in files.items():
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, content.encode("utf-8", "replace"))
-        except OSError as error:
-            raise InputError(f"cannot write '{path}': {error.strerror or error}.") from error
 
 
 def _read_key(path: Path) -> tuple[str, int, list[str], dict[int, dict[str, Any]]]:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from maskov.energies.base import Energy, distinct_names
-from maskov.errors import InputError, RunError
+from maskov.errors import RunError, refuse
 from maskov.exact import with_passes
 from maskov.execution.loop import ended, epoch as epoch_of, kernel_at
 from maskov.kernels import Kernel, Metropolis
@@ -225,10 +225,13 @@ class Replayer:
 
     def _check(self, chain: int, epoch: int) -> None:
         chains = len(self._parts.layout.tokens)
-        if not 0 <= chain < chains:
-            raise InputError(f"there is no chain {chain}: the run has {chains}.")
-        if not 0 <= epoch < self.epochs:
-            raise InputError(f"there is no epoch {epoch + 1}: {self.epochs} were done.")
+        refuse(
+            (not 0 <= chain < chains, f"there is no chain {chain}: the run has {chains}."),
+            (
+                not 0 <= epoch < self.epochs,
+                f"there is no epoch {epoch + 1}: {self.epochs} were done.",
+            ),
+        )
 
     def _kernel(self, epoch: int) -> Kernel:
         kernel = tuned(self._parts.kernel, self._manifest.tuning)

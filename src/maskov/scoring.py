@@ -16,7 +16,7 @@ from maskov.energies import Autoregressive, Energy, Norm, Raw
 from maskov.energies.base import distinct_names, evaluated
 from maskov.energies.networks import Loading
 from maskov.energies.ordered import Ordered
-from maskov.errors import InputError
+from maskov.errors import InputError, refuse
 from maskov.fasta import Record, causal_spellings, spelled
 from maskov.models import MaskedModel
 from maskov.models.conditional import ConditionalModel
@@ -61,16 +61,11 @@ class Score:
 
     def to_json(self) -> str:
         """Return the score as one line of JSON."""
-        data = asdict(self) | self.likelihood
-        del data["normalised"]
-        if self.name is None:
-            del data["name"]
-        else:  # a sequence, which has no words
-            del data["words"], data["word_terms"]
-        for name in ("experts", "unknown"):
-            if not data[name]:
-                del data[name]
-        return json.dumps(data, ensure_ascii=False)
+        unused = {name for name in ("experts", "unknown") if not getattr(self, name)}
+        # A sequence, which has a name, has no words.
+        unused |= {"normalised", *(["name"] if self.name is None else ["words", "word_terms"])}
+        data = {name: value for name, value in asdict(self).items() if name not in unused}
+        return json.dumps(data | self.likelihood, ensure_ascii=False)
 
 
 def likelihood(scores: Sequence[Score]) -> dict[str, float]:
@@ -213,10 +208,13 @@ def score_autoregressive(energy: Autoregressive, texts: Sequence[str | Record]) 
     spelt = iter(causal_spellings(energy, records))
     lines = [energy.tokenise(next(spelt) if isinstance(text, Record) else text) for text in texts]
     for number, ids in enumerate(lines, 1):
-        if not ids:
-            raise InputError(f"line {number} is empty; give at least one word.")
-        if energy.control_ids() & set(ids):
-            raise InputError(f"line {number} holds a mask or another special token; take it out.")
+        refuse(
+            (not ids, f"line {number} is empty; give at least one word."),
+            (
+                energy.control_ids() & set(ids),
+                f"line {number} holds a mask or another special token; take it out.",
+            ),
+        )
     scores = []
     for text, ids, terms in zip(texts, lines, energy.token_terms(lines), strict=True):
         tokens, total = energy.token_strings(ids), float(terms.sum())

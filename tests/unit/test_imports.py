@@ -25,7 +25,7 @@ LAYERS = [
     ["kernels"],
     ["diagnostics", "execution"],
     ["exact", "texts"],
-    ["starts"],
+    ["blanks", "starts"],
     ["testing", "tuning"],
     ["runs"],
     ["workers"],

@@ -11,7 +11,7 @@ import typer
 from maskov import api
 from maskov.cli.commands import HELP, Command, CommandGroup, Json, OneJson, command_of, runnable
 from maskov.cli.output import as_lines, or_dash, print_json, print_object, print_rows, say
-from maskov.errors import InputError
+from maskov.errors import InputError, refuse
 from maskov.options import read_lines
 from maskov.shipped import default_judge
 from maskov.ui.escaping import printable
@@ -154,10 +154,16 @@ def evaluate(
 
 def _read_pairs(source: str, references: str) -> tuple[list[str], list[str]]:
     """Read translations and references; empty lines count."""
-    if source == references == "-":
-        raise InputError("translations and references cannot both come from standard input.")
-    if Path(source).is_dir():
-        raise InputError(f"'{source}' is a folder; --references needs translations, one per line.")
+    refuse(
+        (
+            source == references == "-",
+            "translations and references cannot both come from standard input.",
+        ),
+        (
+            Path(source).is_dir(),
+            f"'{source}' is a folder; --references needs translations, one per line.",
+        ),
+    )
     others, rows = _read_rows(references), _read_rows(source, empty=True)
     for file, found in ((references, others), (source, rows)):
         if "record" in found[0]:
@@ -231,7 +237,7 @@ def evidence(
     if figure is not None:
         draw(found, figure)
     if json:
-        print_object(json_module.loads(found.to_json()))
+        print_object(found)
     elif csv:
         print(found.to_csv(), end="")
     else:

@@ -13,8 +13,9 @@ from rich.table import Table
 from maskov.ui.escaping import PrintableConsole, json_printable, printable
 
 if TYPE_CHECKING:
-    from maskov.filling import Fill, Filling
+    from maskov.filling import Filling
     from maskov.runs import Run, Sample
+    from maskov.runs.result import Fill
 
 # Fills of each template in a table, unless --top-k says otherwise.
 SHOWN = 20

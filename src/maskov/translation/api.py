@@ -111,9 +111,10 @@ def plan_translation(**given: Any) -> Task:
         name = named_model(given_writer, asked.pair, "autoregressive")
         folder = translation_folder(name, download=True) or Path(name)
         writer = AutoregressiveTranslator.load(folder, given_model.device, name)
-    names = ("seed", "out", "token_budget", "resident")
-    settings = {name: getattr(asked, name) for name in names}
-    settings |= {"workers": workers, "source": given_model.source}
+    settings = {
+        "seed": asked.seed, "out": asked.out, "token_budget": asked.token_budget,
+        "resident": asked.resident, "workers": workers, "source": given_model.source,
+    }  # fmt: skip
     return Task(model, asked.texts, method, writer, asked.every_chain, asked.drafts, settings)
 
 
