@@ -75,7 +75,7 @@ class TemplateFills:
     """
 
     template: str
-    fills: list[Fill]
+    fills: list[Fill] = field(repr=False)
     error: float
     unlisted: float
     passes: int
@@ -346,5 +346,5 @@ def fill_as_asked(**given: Any) -> Filling:
         CounterRng(asked.seed),
     )  # fmt: skip
     with threads(asked.threads or 1, model), torch.inference_mode():
-        pairs = zip(names or templates, shapes, strict=True)
+        pairs = zip(names or map(str, lines), shapes, strict=True)
         return Filling([filler.fill(*pair) for pair in pairs], str(energy), temperature)

@@ -106,19 +106,24 @@ def say_summary(run: Run, said: str) -> None:
 
 
 def print_fills(
-    fills: Sequence[Sequence[Fill]], names: Sequence[str] | None = None, top_k: int | None = None
+    fills: Sequence[Sequence[Fill]],
+    names: Sequence[str] | None = None,
+    top_k: int | None = None,
+    counted: bool = True,
 ) -> None:
-    """Print the fills of each template, most probable first."""
+    """Print the fills of each template, most probable first; those of chains were `counted`."""
     rows = []
     for place, found in enumerate(fills):
         label = str(place + 1) if names is None else names[place]
         for fill in found[: top_k or SHOWN]:
             shares = (
-                or_dash(one, ".2e" if 0 < one < 0.001 else ".4f")
+                or_dash(one, ".2e" if 0 < one < 0.001 else ".4f" if one else ".0f")
                 for one in (fill.probability, fill.error)
             )
-            rows.append((label, *shares, or_dash(fill.energy), str(fill.count), fill.text))
-    head = ("template", "probability", "error", "energy", "count", "text")
+            count = [str(fill.count)] if counted else []
+            rows.append((label, *shares, or_dash(fill.energy), *count, fill.text))
+    counts = ("count",) if counted else ()
+    head = ("template", "probability", "error", "energy", *counts, "text")
     alone = len(fills) < 2  # which needs no name
     print_rows(head[alone:], [row[alone:] for row in rows])
 
@@ -126,17 +131,23 @@ def print_fills(
 def say_filling(found: Filling, quiet: bool) -> None:
     """Say what is not listed, the lengths and the verdict; problems are said in any case."""
     for one in () if quiet else found.templates:
-        lengths = ", ".join(f"{n}: {p:.3f} ± {e:.3f}" for n, (p, e) in one.lengths.items())
+        lengths = [
+            f"{n}: {p:.3f} ± {e:.3f}" for n, (p, e) in one.lengths.items() if p + e >= 0.0005
+        ]
         if lengths:
-            say(f"tokens in the blanks: {lengths}")
+            say(f"tokens in the blanks: {', '.join(lengths)}")
         say(
-            f"{one.template}: {len(one.fills):,} fills found; all others have probability "
-            f"{one.unlisted:.3f} together; {one.passes:,} passes"
+            f"{one.template}: {len(one.fills):,} fills found, which leave probability "
+            f"{one.unlisted:.3f} to all others (passes of the model: {one.passes:,})"
         )
     for problem in found.problems:
         say(f"not good enough: {problem}")
-    if not quiet and not found.problems:
-        error = max(one.error for one in found.templates)
-        say(f"good: the sum over all fills is known to ± {error:.1%}")
-    if not quiet:
-        say(f"p ∝ exp(−E/{found.temperature:g}), E = {found.energy}")
+    if quiet:
+        return
+    error = max(one.error for one in found.templates)
+    if not error:
+        say("good: the probabilities are exact")
+    elif not found.problems:
+        say(f"good: the probabilities are known to ± {error:.1%}")
+    heat = "" if found.temperature == 1 else f"/{found.temperature:g}"
+    say(f"p ∝ exp(−E{heat}), E = {found.energy}")

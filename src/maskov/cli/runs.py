@@ -75,7 +75,7 @@ def infill(
     if json:
         print_json(found.to_json(top_k or SHOWN))
     else:
-        print_fills(found.fills(), top_k=top_k)
+        print_fills(found.fills(), top_k=top_k, counted=False)
     say_filling(found, quiet)
 
 
