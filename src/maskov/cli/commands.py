@@ -74,7 +74,10 @@ def command_of(
 
 def _parameter(name: str, hint: Any, one: Opt, default: Any) -> inspect.Parameter:
     """Return the option, or the argument, as typer reads it."""
-    kind = _plain_kind(hint) if one.read is None else str
+    whole = get_args(hint)[0]
+    parts = get_args(whole) if get_origin(whole) in (Union, types.UnionType) else (whole,)
+    # Of several kinds, the first that a command line can give.
+    kind: Any = next((part for part in parts if part in _PLAIN and one.read is None), str)
     names = one.names.split()
     if not any(given.startswith("--") for given in names):
         names.insert(0, "--" + name.replace("_", "-"))
@@ -96,13 +99,6 @@ def _parameter(name: str, hint: Any, one: Opt, default: Any) -> inspect.Paramete
         default=default,
         annotation=Annotated[kind, shown],
     )
-
-
-def _plain_kind(hint: Any) -> Any:
-    """Return what a command line can give of several kinds."""
-    kind = get_args(hint)[0]
-    parts = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
-    return next((part for part in (*parts, str) if part in _PLAIN), str)
 
 
 class _FlagsWithoutValues:

@@ -344,14 +344,23 @@ def method_of(asked: Arguments) -> TranslationMethod:
     if weighs:
         chosen["energy"] = "norm+0.5*autoregressive"
         chosen["start"] = asked.start or AUTOREGRESSIVE
-    if asked.drafts is not None:
-        if asked.start is not None:
-            raise InputError("chains start from --drafts or from --start, not both.")
-        if "start" not in METHODS.get(asked.method, {"start"}):
-            raise InputError(f"the method '{asked.method}' does not use --drafts: drop it.")
+    drafted = asked.drafts is not None
+    refuse(
+        (
+            drafted and asked.start is not None,
+            "chains start from --drafts or from --start, not both.",
+        ),
+        (
+            drafted and "start" not in METHODS.get(asked.method, {"start"}),
+            f"the method '{asked.method}' does not use --drafts: drop it.",
+        ),
+        (
+            asked.start == DRAFTS,
+            "give the drafts, a file of translations: --drafts FILE.",
+        ),
+    )
+    if drafted:
         chosen["start"] = DRAFTS
-    elif asked.start == DRAFTS:
-        raise InputError("give the drafts, a file of translations: --drafts FILE.")
     if chosen["energy"] is not None and "energy" in METHODS.get(asked.method, ()):
         chosen["energy"] = _named_energy(chosen["energy"], asked, weighs)
     if asked.method == "mask-predict" and asked.length_beam is None:
