@@ -300,11 +300,13 @@ def page(out: Path, model: str) -> None:
     gaps = [json.loads(one) for one in lines]
     kinds = sorted({one["kind"] for one in gaps}, key=lambda kind: kind or MOST + 1)
     counts = {kind: sum(one["kind"] == kind for one in gaps) for kind in kinds}
-    said = ", ".join(f"{n} of {kind or 'unknown length'}" for kind, n in counts.items())
+    sizes = {kind: f"of {kind} token{'s' if kind > 1 else ''}" for kind in kinds}
+    said = ", ".join(f"{n} {sizes[kind] if kind else 'of unknown length'}"
+                     for kind, n in counts.items())  # fmt: skip
     text = [
         "# Gaps restored", "",
         "Artificial gaps in sentences of 12 to 24 tokens of held-out text (WikiText-2 test), model "
-        f"{model}; numbers of gaps by their tokens: {said}. log p is the mean log-probability of "
+        f"{model}: {said}. log p is the mean log-probability of "
         "the missing tokens together, in nats. The next column is how much more `infill` gives "
         "them, with the standard error of the paired difference. Coverage is how often the 90 % "
         "set has them, ECE the expected calibration error of the first fill. Passes and seconds "
@@ -326,10 +328,12 @@ def page(out: Path, model: str) -> None:
     unknown = [one["methods"][INFILL] for one in gaps if not one["kind"]]
     if unknown:
         given, good = [one["length"] for one in unknown], [one["error"] <= 0.1 for one in unknown]
+        inside = sum(one["above"] < 0.9 for one in unknown)
         text += [
-            "", f"Lengths: the true one of four has probability {np.mean(given):.2f} on average "
-            f"(evenly: 0.25). Z was known to 10 % or better for {sum(good)} of {len(good)} gaps of "
-            "unknown length; `infill` says so of the others.",
+            "", f"Unknown lengths: the true one of four has probability {np.mean(given):.2f} on "
+            f"average (evenly: 0.25). The 90 % sets of `infill` have {inside} of {len(unknown)} "
+            f"truths. Z was known to 10 % or better for {sum(good)} of these gaps; of the others "
+            "`infill` says that it is not good enough.",
         ]  # fmt: skip
     energies = out / "energies.json"
     if energies.exists():
@@ -363,7 +367,7 @@ def _figure(gaps: list[dict[str, Any]], path: Path) -> None:
         right = np.array([np.mean([one["rank1"] for one in b]) for b in bins])
         errors = np.sqrt(right * (1 - right) / [len(b) for b in bins])
         axes.errorbar([np.mean([one["top"] for one in b]) for b in bins], right, errors, fmt="-o",
-                      capsize=2, label=method)  # fmt: skip
+                      capsize=2, label=method.strip("`"))  # fmt: skip
     axes.set_xlabel("probability of the first fill")
     axes.set_ylabel("how often it is the truth")
     axes.legend(frameon=False, fontsize=7)
