@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.tools import MODEL, about, now, parser, write
-from maskov.evaluation.translation import compare
+from maskov.evaluation import compare
 from maskov.models import load
 from maskov.models.autoregressive import AutoregressiveTranslator
 from maskov.models.conditional import ConditionalModel

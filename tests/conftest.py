@@ -42,8 +42,12 @@ def _imports() -> None:
         import maskov.cli
         import maskov.evaluation
         import maskov.exact
-        import maskov.public
+        import maskov.filling
+        import maskov.likelihood
         import maskov.ratings
+        import maskov.rewriting
+        import maskov.scoring
+        import maskov.translation.api
         import maskov.ui.report
         import maskov.ui.terminal  # noqa: F401
 

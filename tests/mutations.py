@@ -5,8 +5,7 @@ import os
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
-from hypothesis import HealthCheck, Phase, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, settings, strategies as st
 
 # `make test-fuzz` runs so many times the examples, with other ones each time.
 FUZZ = int(os.environ.get("FUZZ", "0"))

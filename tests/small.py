@@ -4,8 +4,7 @@ import torch
 from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 
 from maskov.exact import fresh_state
-from maskov.execution.loop import ended
-from maskov.execution.loop import epoch as run_epoch
+from maskov.execution.loop import ended, epoch as run_epoch
 from maskov.kernels import Kernel
 from maskov.models import HuggingFaceModel
 from maskov.models.scorer import Scorer

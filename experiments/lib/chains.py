@@ -23,8 +23,7 @@ from maskov import (
     Sweep,
 )
 from maskov.energies import parse_energy
-from maskov.evaluation.texts import perplexity
-from maskov.evaluation.translation import most_alike
+from maskov.evaluation import most_alike, perplexity
 from maskov.models.conditional import ConditionalModel
 from maskov.moves import Site
 

@@ -14,7 +14,7 @@ from experiments.lib.cell import LATER, Cell, CellResult
 from experiments.lib.context import Context, pair_of
 from experiments.lib.estimates import estimate
 from experiments.lib.sentences import choose_sentences
-from maskov.evaluation.translation import compare
+from maskov.evaluation import compare
 from maskov.models.base import Queries
 from maskov.models.conditional import ConditionalModel
 from maskov.translation.api import run_method, translate_lines

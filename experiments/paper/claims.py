@@ -15,8 +15,7 @@ from experiments.paper.claim_tests import (
     less,
     periods,
 )
-from experiments.paper.cool_text import COOL_RAW
-from experiments.paper.cool_text import TEMPERATURES as COOL_TEMPERATURES
+from experiments.paper.cool_text import COOL_RAW, TEMPERATURES as COOL_TEMPERATURES
 from experiments.paper.explanations import COOL, NORM, RAW, TEMPERATURES
 from experiments.paper.shared import LONG_FORCED_EPOCHS
 from experiments.paper.verdicts import Claim

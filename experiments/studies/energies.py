@@ -25,7 +25,7 @@ import numpy as np
 import torch
 
 import maskov
-from maskov.evaluation.texts import distinct, self_bleu
+from maskov.evaluation import distinct, self_bleu
 from maskov.kernels.registry import named_kernel
 from maskov.shipped import default_judge
 

@@ -34,7 +34,7 @@ from benchmarks.models import load_model
 import maskov
 from experiments.lib import style
 from maskov.diagnostics.convergence import convergence
-from maskov.evaluation.texts import distinct, self_bleu
+from maskov.evaluation import distinct, self_bleu
 from maskov.kernels.registry import named_kernel
 from maskov.models import DEFAULT_MODEL
 from maskov.shipped import default_judge

@@ -12,7 +12,7 @@ import json
 import time
 from pathlib import Path
 
-from maskov.evaluation.translation import compare
+from maskov.evaluation import compare
 from recipes.translation.corpus import read_lines
 from recipes.translation.distil import load_twin, translate_lines
 

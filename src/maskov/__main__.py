@@ -12,8 +12,11 @@ from types import FrameType
 
 
 def _interrupted(number: int, frame: FrameType | None) -> None:
-    # The last line of `maskov.public` has been run when all is imported.
-    if hasattr(sys.modules.get("maskov.public"), "__all__"):
+    importing = "torch" not in sys.modules  # which comes before the work of any command
+    while frame is not None:
+        importing |= frame.f_code.co_filename.startswith("<frozen importlib")
+        frame = frame.f_back
+    if not importing:
         signal.default_int_handler(number, frame)
     # Nothing was begun that would have to be tidied up, and raising here would end up in the
     # handlers of whatever is being imported.

@@ -38,3 +38,8 @@ def refuse(*rules: tuple[object, str]) -> None:
     for wrong, message in rules:
         if wrong:
             raise InputError(message)
+
+
+def reason_of(error: Exception) -> str:
+    """Return the system's reason for an error, in lower case."""
+    return (getattr(error, "strerror", None) or str(error)).lower()

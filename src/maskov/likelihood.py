@@ -31,7 +31,7 @@ from maskov.diagnostics.populations import Estimate, PopulationSummary
 from maskov.energies import Autoregressive, Energy
 from maskov.energies.networks import Loading
 from maskov.energies.ordered import Ordered
-from maskov.errors import InputError
+from maskov.errors import InputError, reason_of, refuse
 from maskov.execution.loop import whole_epoch
 from maskov.kernels import Metropolis
 from maskov.kernels.population import Population
@@ -42,10 +42,9 @@ from maskov.options import findable
 from maskov.random import CounterRng
 from maskov.runs.preparation import threads
 from maskov.tuning.path import PILOTS, find_path
+from maskov.tuning.tune import FIRST_CHAIN
 from maskov.types import Chains, Float, Tensor
 
-# Random numbers of pilots are those of chains from here on, which no population has.
-_PILOT_CHAINS = 2**31
 # Draws of a causal model that estimate how probable lengths are, and those in one batch.
 _DRAWS, _AT_ONCE = 2048, 256
 
@@ -159,11 +158,14 @@ class EvidencePlan:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("particles", "populations"):
-            if getattr(self, name) < 2:
-                raise InputError(f"--{name} must be 2 or more, not {getattr(self, name)}.")
-        if self.passes is not None and self.passes < 1:
-            raise InputError(f"--passes must be 1 or more, not {self.passes}.")
+        refuse(
+            (self.particles < 2, f"--particles must be 2 or more, not {self.particles}."),
+            (self.populations < 2, f"--populations must be 2 or more, not {self.populations}."),
+            (
+                self.passes is not None and self.passes < 1,
+                f"--passes must be 1 or more, not {self.passes}.",
+            ),
+        )
 
 
 def evidence_as_asked(**given: Any) -> Evidence:
@@ -185,7 +187,12 @@ def evidence_as_asked(**given: Any) -> Evidence:
     loading = Loading(device, asked.trust_remote_code, find=findable, budget=asked.token_budget)
     targets = [(energy_of(name, loading), float(heat)) for name in names for heat in heats]
     model = given_model.load(asked.precision)
-    check_lengths(model, lengths)
+    for length in lengths:
+        if not model.min_length <= length <= model.max_length:
+            raise InputError(
+                f"'{model.name}' takes {model.min_length} to {model.max_length} tokens, not "
+                f"{length} (--length)."
+            )
     with threads(1, model), torch.inference_mode():
         found = measure(
             model, list(map(str, asked.texts)), targets, plan, lengths, asked.token_budget,
@@ -198,16 +205,6 @@ def evidence_as_asked(**given: Any) -> Evidence:
         )
         plain, given_length = causal_nats(causal, model, asked.texts, lengths, asked.seed)
         return replace(found, causal=plain, causal_given_length=given_length)
-
-
-def check_lengths(model: MaskedModel, lengths: Sequence[int]) -> None:
-    """Refuse lengths that the model does not take."""
-    for length in lengths:
-        if not model.min_length <= length <= model.max_length:
-            raise InputError(
-                f"'{model.name}' takes {model.min_length} to {model.max_length} tokens, not "
-                f"{length} (--length)."
-            )
 
 
 def causal_nats(
@@ -228,8 +225,8 @@ def causal_nats(
     ids = [causal.tokenise(text) for text in chosen]
     # Of a model with other tokens, too, by the tokens of the masked one: one unit for all.
     tokens = sum(len(model.encode(text)) for text in chosen)
-    plain = float(sum(terms.sum() for terms in causal.token_terms(ids)))
-    ended = float(sum(terms.sum() for terms in causal.token_terms([[*x, causal.end] for x in ids])))
+    terms = causal.token_terms([[*line, causal.end] for line in ids])
+    plain, ended = (float(sum(one[:until].sum() for one in terms)) for until in (-1, None))
     sizes = torch.tensor([len(line) for line in ids])
     draws = torch.split(torch.arange(_DRAWS, device=model.device), _AT_ONCE)
     rng, longest = CounterRng(seed), int(sizes.max())
@@ -313,7 +310,7 @@ def _at_length(
     count = plan.particles * plan.populations
     pilots = replace(kernel.even, particles=PILOTS)
     rng = CounterRng(plan.seed)
-    pilot = find_path(pilots, _blank(scorer.model, length, PILOTS, _PILOT_CHAINS), scorer, rng)
+    pilot = find_path(pilots, _blank(scorer.model, length, PILOTS, FIRST_CHAIN), scorer, rng)
     path = pilot.path if plan.passes is None else pilot.paid(plan.passes)
     kernel = replace(kernel, path=path)
     before = scorer.passes
@@ -328,9 +325,8 @@ def _at_length(
     summary = PopulationSummary.of(
         np.stack(weights), chains.replica.cpu().numpy(), last.cpu().numpy(), plan.particles
     )
-    log_z: Estimate = summary.log_z
     one = LengthEvidence(
-        length, len(lines), log_z.value, log_z.error, float(values.sum()),
+        length, len(lines), summary.log_z.value, summary.log_z.error, float(values.sum()),
         (scorer.passes - before) / count, summary.agree, tuple(summary.problems),
         _curve(kernel, summary, known, length),
     )  # fmt: skip
@@ -354,11 +350,10 @@ def _known(
     kernel: Population, lines: list[list[int]], length: int, scorer: Scorer
 ) -> Float[Tensor, "texts parts"]:
     """Return the values of all parts of the energies along the path, for each text."""
-    device = scorer.model.device
     if not lines:
         return torch.zeros((0, 0), dtype=torch.float64)
     chains = _blank(scorer.model, length, len(lines))
-    chains = replace(chains, tokens=torch.tensor(lines, device=device))
+    chains = replace(chains, tokens=torch.tensor(lines, device=scorer.model.device))
     found = kernel.init(chains, scorer).part_values
     scorer.check()
     assert found is not None
@@ -423,5 +418,4 @@ def draw(found: Evidence, path: Path) -> None:
     try:
         figure.savefig(path)
     except (OSError, ValueError) as error:
-        reason = str(getattr(error, "strerror", None) or error).lower()
-        raise InputError(f"the picture '{path}' cannot be written: {reason}.") from error
+        raise InputError(f"cannot write the picture '{path}': {reason_of(error)}.") from error

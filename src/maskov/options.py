@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, Union, get_type_hints
 
 from maskov.config import LinearSchedule, ModelSource
-from maskov.errors import InputError
+from maskov.errors import InputError, reason_of
 from maskov.parts import parse_call
 from maskov.shipped import is_name
 
@@ -210,11 +210,6 @@ def read_lines(source: str, empty: bool = False) -> list[str]:
     if lines == [""] and not (empty and text):
         raise InputError(f"'{source}' is empty; give one text per line.")
     return lines
-
-
-def reason_of(error: Exception) -> str:
-    """Return the system's reason for an error, in lower case."""
-    return (getattr(error, "strerror", None) or str(error)).lower()
 
 
 # Texts, one per line, of which all may be empty.

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from jinja2 import Environment
 
-from maskov.errors import InputError
-from maskov.runs.files import read_text, write_atomically
+from maskov.errors import InputError, refuse
+from maskov.runs.files import read_text, write_file
 from maskov.version import __version__
 
 RESAMPLES = 2000
@@ -47,6 +47,7 @@ SCALES = {
     ),
 }
 
+# How Label Studio shows a text; aliases make the answers "1" to "4".
 _CONFIG = """<View>
   <Text name="text" value="$text" valueType="text"/>
 {% for scale, question, points in scales %}
@@ -105,7 +106,7 @@ class Ratings:
     def write_csv(self, path: str | Path) -> None:
         """Write every rating with its condition and text."""
         columns = "rater item condition line text coherence fluency comment"
-        _write({Path(path): _table(columns, self.rows)})
+        write_file(Path(path), _table(columns, self.rows).encode("utf-8", "replace"), folders=True)
 
 
 def export(
@@ -126,7 +127,18 @@ def export(
     """
     out = Path(out)
     key = Path(key) if key is not None else out.with_name(f"{out.name}.key.json")
-    _check(out, key, form, raters)
+    refuse(
+        (form not in ("label-studio", "csv"), f"--format '{form}' is not label-studio or csv."),
+        (
+            raters < 1 or (raters > 1 and form == "label-studio"),
+            "--raters is the number of csv files, 1 or more.",
+        ),
+        (
+            out.resolve() in key.resolve().parents,
+            f"'{key}' is in '{out}', which raters get; keep the key elsewhere.",
+        ),
+        *((one.exists(), f"'{one}' already exists; choose another name.") for one in (out, key)),
+    )
     for name, found in texts.items():
         # Skipping empty texts silently would flatter their condition. JSON can spell half of a
         # character, which no file or page can hold.
@@ -153,7 +165,17 @@ def export(
     files = {key: _json(about)}
     if form == "label-studio":
         files[out / "tasks.json"] = _json([{"data": one} for one in shown])
-        files[out / "config.xml"] = _label_studio_config()
+        keys = {"coherence": "1234", "fluency": "qwer"}
+        files[out / "config.xml"] = (
+            Environment(autoescape=True, trim_blocks=True)
+            .from_string(_CONFIG)
+            .render(
+                scales=[
+                    (scale, question, list(zip(points, "1234", keys[scale], strict=True)))
+                    for scale, (question, *points) in SCALES.items()
+                ]
+            )
+        )
     else:
         files[out / "questions.txt"] = "\n".join(
             f"{scale}: {question}\n"
@@ -164,7 +186,8 @@ def export(
             order = _shuffled(shown, seed, "rater", str(number))
             columns = "item text coherence fluency comment study"
             files[out / f"rater-{number}.csv"] = _table(columns, order)
-    _write(files)
+    for path, content in files.items():
+        write_file(path, content.encode("utf-8", "replace"), folders=True)
     return list(files)
 
 
@@ -176,22 +199,26 @@ def load(
     given: dict[tuple[int, str], dict[str, Any]] = {}
     for file in map(Path, files):
         for of_study, rater, item, points, comment in _read_answers(file):
-            if of_study != study or item not in items:
-                raise InputError(f"'{file}' rates item {item} of another study than '{key}'.")
-            if not all(point in ("1", "2", "3", "4") for point in points):
-                raise InputError(f"'{file}': item {item} of '{rater}' lacks two ratings of 1 to 4.")
-            if (item, rater) in given:
-                raise InputError(f"'{file}': '{rater}' rates item {item} twice.")
+            refuse(
+                (
+                    of_study != study or item not in items,
+                    f"'{file}' rates item {item} of another study than '{key}'.",
+                ),
+                (
+                    not all(point in ("1", "2", "3", "4") for point in points),
+                    f"'{file}': item {item} of '{rater}' lacks two ratings of 1 to 4.",
+                ),
+                ((item, rater) in given, f"'{file}': '{rater}' rates item {item} twice."),
+            )
             coherence, fluency = map(int, points)
             given[item, rater] = {
                 "rater": rater, "item": item, "coherence": coherence, "fluency": fluency,
                 "comment": comment, **items[item],
             }  # fmt: skip
     rows = [given[place] for place in sorted(given)]
-    conditions = []
-    for name in names:
-        own = [row for row in rows if row["condition"] == name]
-        conditions.append(
+    of_condition = {name: [row for row in rows if row["condition"] == name] for name in names}
+    return Ratings(
+        conditions=[
             Condition(
                 name=name,
                 items=per_run,
@@ -201,9 +228,8 @@ def load(
                 coherence=mean(_by_item(own, "coherence"), seed, resamples),
                 fluency=mean(_by_item(own, "fluency"), seed, resamples),
             )
-        )
-    return Ratings(
-        conditions=conditions,
+            for name, own in of_condition.items()
+        ],
         raters=dict(sorted(Counter(row["rater"] for row in rows).items())),
         coherence_alpha=ordinal_alpha(_by_item(rows, "coherence")),
         fluency_alpha=ordinal_alpha(_by_item(rows, "fluency")),
@@ -270,18 +296,6 @@ def to_cell(text: str) -> str:
     return f"'{text}" if marked else text
 
 
-def _check(out: Path, key: Path, form: str, raters: int) -> None:
-    if form not in ("label-studio", "csv"):
-        raise InputError(f"--format '{form}' is not label-studio or csv.")
-    if raters < 1 or (raters > 1 and form == "label-studio"):
-        raise InputError("--raters is the number of csv files, 1 or more.")
-    if out.resolve() in key.resolve().parents:
-        raise InputError(f"'{key}' is in '{out}', which raters get; keep the key elsewhere.")
-    for path in (out, key):
-        if path.exists():
-            raise InputError(f"'{path}' already exists; choose another name.")
-
-
 def _by_item(rows: Iterable[Mapping[str, Any]], scale: str) -> list[list[int]]:
     """Return the ratings of each rated item; rows are in the order of items."""
     return [
@@ -302,15 +316,6 @@ def _json(value: Any) -> str:
     return json.dumps(value, indent=1, ensure_ascii=False) + "\n"
 
 
-def _label_studio_config() -> str:
-    """Return the labeling configuration; aliases make the answers "1" to "4"."""
-    keys = {"coherence": "1234", "fluency": "qwer"}
-    return Environment(autoescape=True, trim_blocks=True).from_string(_CONFIG).render(
-        scales=[(scale, question, list(zip(points, "1234", keys[scale], strict=True)))
-                for scale, (question, *points) in SCALES.items()]
-    )  # fmt: skip
-
-
 def _table(columns: str, rows: Iterable[Mapping[str, Any]]) -> str:
     """Return CSV; all texts are quoted, so that no other separator splits them."""
     file = io.StringIO(newline="")
@@ -320,15 +325,6 @@ def _table(columns: str, rows: Iterable[Mapping[str, Any]]) -> str:
         cells = (row.get(name, "") for name in columns.split())
         writer.writerow([to_cell(cell) if isinstance(cell, str) else cell for cell in cells])
     return "\ufeff" + file.getvalue()  # by which spreadsheets know UTF-8
-
-
-def _write(files: Mapping[Path, str]) -> None:
-    for path, content in files.items():
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, content.encode("utf-8", "replace"))
-        except OSError as error:
-            raise InputError(f"cannot write '{path}': {error.strerror or error}.") from error
 
 
 def _read_key(path: Path) -> tuple[str, int, list[str], dict[int, dict[str, Any]]]:

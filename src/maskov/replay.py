@@ -15,10 +15,10 @@ import numpy as np
 import torch
 
 from maskov.energies.base import Energy, distinct_names
-from maskov.errors import InputError, RunError
-from maskov.execution.loop import ended, kernel_at
-from maskov.execution.loop import epoch as epoch_of
-from maskov.kernels import Exchange, Kernel, Metropolis
+from maskov.errors import RunError, refuse
+from maskov.exact import with_passes
+from maskov.execution.loop import ended, epoch as epoch_of, kernel_at
+from maskov.kernels import Kernel, Metropolis
 from maskov.kernels.base import leaves, log_ratio
 from maskov.kernels.compose import Mixture
 from maskov.models.base import MaskedModel
@@ -27,8 +27,8 @@ from maskov.random import CounterRng, Rng
 from maskov.runs import Run
 from maskov.runs.manifest import rebuild
 from maskov.runs.task_runner import filled
-from maskov.tuning.tune import tuned
-from maskov.types import Chains, Sequences, StepInfo
+from maskov.tuning.tune import alone, tuned
+from maskov.types import Chains, Sequences, StepInfo, padded
 
 
 @dataclass(frozen=True)
@@ -225,16 +225,19 @@ class Replayer:
 
     def _check(self, chain: int, epoch: int) -> None:
         chains = len(self._parts.layout.tokens)
-        if not 0 <= chain < chains:
-            raise InputError(f"there is no chain {chain}: the run has {chains}.")
-        if not 0 <= epoch < self.epochs:
-            raise InputError(f"there is no epoch {epoch + 1}: {self.epochs} were done.")
+        refuse(
+            (not 0 <= chain < chains, f"there is no chain {chain}: the run has {chains}."),
+            (
+                not 0 <= epoch < self.epochs,
+                f"there is no epoch {epoch + 1}: {self.epochs} were done.",
+            ),
+        )
 
     def _kernel(self, epoch: int) -> Kernel:
         kernel = tuned(self._parts.kernel, self._manifest.tuning)
         kernel = kernel_at(kernel, self._manifest.schedule, epoch)
         # A chain moves by itself until its epoch ends.
-        return kernel.kernel if isinstance(kernel, Exchange) else kernel
+        return alone(kernel)
 
     def _start(self, chain: int) -> Chains:
         """Return a chain before its first epoch, its blanks filled as the run filled them."""
@@ -308,16 +311,15 @@ def of_step(number: int, before: Sequence[int], info: StepInfo, kernel: Kernel) 
         start = int(resized.start[0])
         proposed = new[start : start + int(resized.size[0])]
     stages = kernel.plan.stages if isinstance(kernel, Metropolis) else ()
-    tests, accepted = _tests(info, kernel), bool(info.accepted[0])
+    tests = _tests(info, kernel)
     energies = (float(one[0]) for one in (info.energy_old, info.energy_new))
     old, later = (None if math.isnan(energy) else energy for energy in energies)
     return Step(
         number, positions, [before[place] for place in positions], proposed,
         float(proposal.log_q_forward[0]), float(proposal.log_q_reverse[0]),
-        old,
-        later,
+        old, later,
         tests[-1].log_ratio if tests and len(tests) == len(stages) else None,
-        tests, accepted, start=start,
+        tests, bool(info.accepted[0]), start=start,
     )  # fmt: skip
 
 
@@ -352,10 +354,7 @@ def with_energies(
     missing = [index for index, step in enumerate(steps) if step.energy_new is None]
     if missing:
         given = _sequences([proposed[index] for index in missing], chains, scorer)
-        if energy.needs_passes:
-            sites = scorer.cache(given, energy.needs_normaliser, groups=energy.groups)
-            given = replace(given, pass_cache=sites)
-        new = energy(scorer.model, given).cpu()
+        new = energy(scorer.model, with_passes(energy, scorer, given)).cpu()
         scorer.check()
         told = [
             (s.energy_old, s.log_q_forward, s.log_q_reverse)
@@ -397,11 +396,8 @@ def _shares(step: Step, energy: Energy, falls: Sequence[float]) -> list[Share]:
 
 def _sequences(rows: Sequence[list[int]], chains: Chains, scorer: Scorer) -> Sequences:
     """Return sequences of the only chain."""
-    width, device = max(map(len, rows)), chains.tokens.device
-    padded = [row + [scorer.model.mask_id] * (width - len(row)) for row in rows]
-    return Sequences(
-        torch.tensor(padded, device=device),
-        torch.tensor([len(row) for row in rows], device=device),
+    return replace(
+        padded(rows, scorer.model.mask_id, chains.tokens.device),
         source=chains.source.expand(len(rows)),
         reference=chains.reference.expand(len(rows), -1),
     )

@@ -29,8 +29,8 @@ from maskov.energies import Autoregressive, Energy, as_energy
 from maskov.energies.counting import Avoids, Contains, Distance, Edit, Repeats, words_changed
 from maskov.energies.networks import Loading
 from maskov.energies.stages import DelayedAcceptance
-from maskov.errors import InputError
-from maskov.evaluation.translation import most_alike
+from maskov.errors import InputError, refuse
+from maskov.evaluation import most_alike
 from maskov.fasta import Record, letter, mutations
 from maskov.kernels import Kernel
 from maskov.kernels.registry import move_names, named_kernel, parse_moves
@@ -109,12 +109,20 @@ class Rewriter:
     delayed: DelayedAcceptance = DelayedAcceptance(2)
 
     def __post_init__(self) -> None:
-        if self.pick not in PICKS:
-            raise InputError(f"unknown pick '{self.pick}'; use one of {', '.join(PICKS)}.")
-        if not (self.strength >= 0 and self.keep >= 0):
-            raise InputError("--strength and --keep are weights: 0 or more.")
-        if not self.temperature > 0:
-            raise InputError(f"the target temperature must be above 0, not {self.temperature:g}.")
+        refuse(
+            (
+                self.pick not in PICKS,
+                f"unknown pick '{self.pick}'; use one of {', '.join(PICKS)}.",
+            ),
+            (
+                not (self.strength >= 0 and self.keep >= 0),
+                "--strength and --keep are weights: 0 or more.",
+            ),
+            (
+                not self.temperature > 0,
+                f"the target temperature must be above 0, not {self.temperature:g}.",
+            ),
+        )
 
     @property
     def energy(self) -> Energy:

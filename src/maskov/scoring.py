@@ -16,7 +16,7 @@ from maskov.energies import Autoregressive, Energy, Norm, Raw
 from maskov.energies.base import distinct_names, evaluated
 from maskov.energies.networks import Loading
 from maskov.energies.ordered import Ordered
-from maskov.errors import InputError
+from maskov.errors import InputError, refuse
 from maskov.fasta import Record, causal_spellings, spelled
 from maskov.models import MaskedModel
 from maskov.models.conditional import ConditionalModel
@@ -24,7 +24,7 @@ from maskov.models.scorer import Scorer
 from maskov.models.tokens import spelling, words_of
 from maskov.shipped import default_judge, default_model
 from maskov.texts import read_text
-from maskov.types import Float, Sequences, Tensor
+from maskov.types import Float, Sequences, Tensor, padded
 
 # Texts held at once: the masked passes of more than this add nothing to a full batch.
 _GROUP = 256
@@ -61,16 +61,11 @@ class Score:
 
     def to_json(self) -> str:
         """Return the score as one line of JSON."""
-        data = asdict(self) | self.likelihood
-        del data["normalised"]
-        if self.name is None:
-            del data["name"]
-        else:  # a sequence, which has no words
-            del data["words"], data["word_terms"]
-        for name in ("experts", "unknown"):
-            if not data[name]:
-                del data[name]
-        return json.dumps(data, ensure_ascii=False)
+        unused = {name for name in ("experts", "unknown") if not getattr(self, name)}
+        # A sequence, which has a name, has no words.
+        unused |= {"normalised", *(["name"] if self.name is None else ["words", "word_terms"])}
+        data = {name: value for name, value in asdict(self).items() if name not in unused}
+        return json.dumps(data | self.likelihood, ensure_ascii=False)
 
 
 def likelihood(scores: Sequence[Score]) -> dict[str, float]:
@@ -131,26 +126,34 @@ def score_texts(
     Under a translation model that was given sources, text i is the translation of source i.
     """
     energy = energy or Raw()
-    sources = _sources(model, len(texts))
-    lines = [_read(model, text, number) for number, text in enumerate(texts, 1)]
+    sources = model.sources if isinstance(model, ConditionalModel) else None
+    if sources is not None and len(sources.texts) != len(texts):
+        raise InputError(
+            f"'{model.name}' has {len(sources.texts)} sources, and there are {len(texts)} texts: "
+            "give one translation of each source."
+        )
+    lines = [
+        read_text(model, spelled(model, text), f"'{text.name}'")
+        if isinstance(text, Record)
+        else read_text(model, text, f"line {number}", unknown=True)
+        for number, text in enumerate(texts, 1)
+    ]
     engine = Scorer(model, budget)
     scores: list[Score] = []
     for begin in range(0, len(lines), _GROUP):
         group = lines[begin : begin + _GROUP]
-        lengths = torch.tensor([len(ids) for ids in group], device=model.device)
-        tokens = torch.full((len(group), int(lengths.max())), model.mask_id, device=model.device)
-        for row, ids in enumerate(group):
-            tokens[row, : len(ids)] = torch.tensor(ids, device=model.device)
-        source = None if sources is None else sources[begin : begin + _GROUP]
-        given = Sequences(tokens, lengths, source=source)
-        sites = None
+        given = padded(group, model.mask_id, model.device)
+        if sources is not None:
+            given = replace(given, source=begin + torch.arange(len(group), device=model.device))
+        alone = energy.groups is None  # each position is masked alone, as E_raw and E_norm have it
+        named: dict[str, list[float]] = {}
         if energy.needs_passes:
-            both = energy.groups is None
-            sites = engine.cache(given, energy.needs_normaliser or both, groups=energy.groups)
-        engine.check()
-        given = replace(given, pass_cache=sites)
+            known = engine.cache(given, alone or energy.needs_normaliser, groups=energy.groups)
+            engine.check()
+            given = replace(given, pass_cache=known)
+            both = (Raw(), Norm()) if alone else ()
+            named = {str(one): one(model, given).tolist() for one in both}
         terms, experts = _parts(energy, model, given)
-        named = _named(model, given)
         for row, (text, ids) in enumerate(zip(texts[begin : begin + _GROUP], group, strict=True)):
             kept = terms[row, : len(ids)]
             whole = {name: float(values[row]) for name, values in experts.items()}
@@ -170,18 +173,6 @@ def score_texts(
     return scores
 
 
-def _sources(model: MaskedModel, count: int) -> Tensor | None:
-    """Return the number of each text's source, for a model that has sources."""
-    if not isinstance(model, ConditionalModel) or model.sources is None:
-        return None
-    if len(model.sources.texts) != count:
-        raise InputError(
-            f"'{model.name}' has {len(model.sources.texts)} sources, and there are {count} texts: "
-            "give one translation of each source."
-        )
-    return torch.arange(count, device=model.device)
-
-
 def _parts(
     energy: Energy, model: MaskedModel, given: Sequences
 ) -> tuple[Float[Tensor, "n length"], dict[str, Float[Tensor, " n"]]]:
@@ -195,20 +186,6 @@ def _parts(
             experts.append(part)
             values.append(weight * evaluated(part, model, given).cpu())
     return terms, dict(zip(distinct_names(experts), values, strict=True))
-
-
-def _named(model: MaskedModel, given: Sequences) -> dict[str, list[float]]:
-    """Return E_raw and E_norm of each sequence, if each position was masked alone."""
-    if given.pass_cache is None or given.pass_cache.groups is not None:
-        return {}
-    return {str(one): one(model, given).tolist() for one in (Raw(), Norm())}
-
-
-def _read(model: MaskedModel, text: str | Record, number: int) -> list[int]:
-    """Tokenise a line, or the sequence of a record."""
-    if isinstance(text, Record):
-        return read_text(model, spelled(model, text), f"'{text.name}'")
-    return read_text(model, text, f"line {number}", unknown=True)
 
 
 def _by_word(
@@ -231,10 +208,13 @@ def score_autoregressive(energy: Autoregressive, texts: Sequence[str | Record]) 
     spelt = iter(causal_spellings(energy, records))
     lines = [energy.tokenise(next(spelt) if isinstance(text, Record) else text) for text in texts]
     for number, ids in enumerate(lines, 1):
-        if not ids:
-            raise InputError(f"line {number} is empty; give at least one word.")
-        if energy.control_ids() & set(ids):
-            raise InputError(f"line {number} holds a mask or another special token; take it out.")
+        refuse(
+            (not ids, f"line {number} is empty; give at least one word."),
+            (
+                energy.control_ids() & set(ids),
+                f"line {number} holds a mask or another special token; take it out.",
+            ),
+        )
     scores = []
     for text, ids, terms in zip(texts, lines, energy.token_terms(lines), strict=True):
         tokens, total = energy.token_strings(ids), float(terms.sum())

@@ -40,8 +40,7 @@ from maskov.exact import (
     step_matrix,
     with_passes,
 )
-from maskov.execution.loop import ended, whole_epoch
-from maskov.execution.loop import epoch as run_epoch
+from maskov.execution.loop import ended, epoch as run_epoch, whole_epoch
 from maskov.execution.recorded import rounds_of
 from maskov.execution.site_rounds import SiteRounds
 from maskov.kernels import Exchange, Kernel, Metropolis

@@ -9,7 +9,7 @@ positions of a batch of queries), `hidden` (width of what a model keeps per mask
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Self
@@ -44,6 +44,7 @@ __all__ = [
     "groups_with",
     "inside",
     "masked_with",
+    "padded",
     "positions_of",
     "unseen",
 ]
@@ -150,6 +151,13 @@ class Sequences(Batch):
     def with_tokens(self, tokens: Int[Tensor, "n length"]) -> Sequences:
         """Return these sequences with other tokens, of which nothing is known yet."""
         return replace(self, tokens=tokens, pass_cache=None)
+
+
+def padded(rows: Sequence[Sequence[int]], fill: int, device: Any) -> Sequences:
+    """Return sequences of any length, one at least, with `fill` after their ends."""
+    lengths = [max(1, len(row)) for row in rows]
+    tokens = [[*row, *[fill] * (max(lengths) - len(row))] for row in rows]
+    return Sequences(torch.tensor(tokens, device=device), torch.tensor(lengths, device=device))
 
 
 def inside(lengths: Int[Tensor, " n"], width: int) -> Bool[Tensor, "n length"]:

@@ -240,9 +240,10 @@ def test_fills_are_printed_with_their_probabilities(call, rows, tmp_path):
     (tmp_path / "templates").write_text("the [MASK] sat\nno [MASK] [.3.]\n")
     code, out, err = call("infill templates --top-k 3")
     head, *lines = out.splitlines()
-    assert head.split() == ["template", "probability", "error", "energy", "count", "text"]
+    assert head.split() == ["template", "probability", "error", "energy", "text"]
     assert (code, len(lines)) == (0, 6)
     assert "tokens in the blanks" in err
+    assert "no [MASK] [.3.]: " in err
     for row in rows("infill templates --top-k 3"):
         assert {"template", "text", "words", "probability", "error", "energy"} <= row.keys()
     assert call("infill 'the [MASK] sat' -c 2 --whole-words")[0] == 2

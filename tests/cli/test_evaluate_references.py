@@ -90,7 +90,7 @@ def test_with_a_judge_both_kinds_of_numbers_are_there(printed, home, tmp_path, m
 
 
 def test_notes_of_both_kinds_are_joined(printed, tmp_path, monkeypatch):
-    monkeypatch.setattr("maskov.evaluation.translation._MANY", 1)
+    monkeypatch.setattr("maskov.evaluation._MANY", 1)
     (tmp_path / "one.txt").write_text("the cat .\n")
     line = "evaluate one.txt --references one.txt --judge @judge --json"
     first, second = json.loads(printed(line))["notes"]

@@ -9,8 +9,7 @@ import transformers as hf
 import maskov
 import tiny_models
 from maskov import InputError, Record, Schedule
-from maskov.evaluation import evaluate, evaluate_run
-from maskov.evaluation.texts import copied, self_bleu
+from maskov.evaluation import copied, evaluate, evaluate_run, self_bleu
 from tiny_proteins import AMINO_ACIDS, SPECIAL, spaced_model
 
 RECORDS = [Record("one heavy", "EVQLVESGGG"), Record("two", "DIQMTQ"), Record("three", "EVQLQE")]

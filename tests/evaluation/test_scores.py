@@ -19,8 +19,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 import maskov
 import tiny_models
 from maskov.errors import InputError
-from maskov.evaluation import compare
-from maskov.evaluation.texts import copied, distinct, mean, perplexity, ratio, self_bleu, subset
+from maskov.evaluation import compare, copied, distinct, mean, perplexity, ratio, self_bleu, subset
 from plain_energies import causal_terms
 
 JUDGED = tiny_models.TEXTS

@@ -19,8 +19,7 @@ from maskov.constraints import (
 from maskov.exact import all_sequences, all_states, fresh_state
 from maskov.execution.recorded import rounds_of
 from maskov.models.scorer import Scorer
-from maskov.moves import MaskedConditional, Resize, Site, Span, Sweep
-from maskov.moves import filling as filling_module
+from maskov.moves import MaskedConditional, Resize, Site, Span, Sweep, filling as filling_module
 from maskov.moves.filling import Filling
 from maskov.testing import check_kernel, check_move, constrained, random_table, step_matrix
 from small import tiny_bert

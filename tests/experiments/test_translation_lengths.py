@@ -4,8 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from experiments.studies.lengths import __main__ as lengths
-from experiments.studies.lengths import systems
+from experiments.studies.lengths import __main__ as lengths, systems
 from experiments.studies.lengths.__main__ import main
 from experiments.studies.lengths.page import mean_energy
 from experiments.studies.lengths.systems import BASELINE, all_systems, twin_energy

@@ -19,8 +19,7 @@ from experiments.lib.cell import load_cell
 from experiments.lib.context import Context
 from experiments.lib.settings import SETTINGS
 from experiments.paper import driver
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from recipes.translation.fairseq import SPECIAL, convert, read_dictionary
 from safetensors.torch import load_file, save_file
 
@@ -28,7 +27,7 @@ import maskov
 from maskov import InputError, MaskovError, ModelError, Run, RunError, ratings, shipped
 from maskov.cli.evaluating import read_sentences
 from maskov.config import to_json
-from maskov.evaluation.texts import copied
+from maskov.evaluation import copied
 from maskov.fasta import Record
 from maskov.models.tokens import Merges
 from maskov.options import read_lines

@@ -9,8 +9,7 @@ import torch
 
 import maskov.models
 from maskov import load
-from maskov.energies import Autoregressive
-from maskov.energies import networks as loading_module
+from maskov.energies import Autoregressive, networks as loading_module
 from maskov.errors import ModelError
 from maskov.models.huggingface import HuggingFaceModel
 

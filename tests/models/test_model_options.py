@@ -10,8 +10,7 @@ from maskov import Metropolis, Norm, Raw, RunError, Schedule, Site, Span, Transl
 from maskov.config import ModelSource
 from maskov.errors import Interrupted
 from maskov.scoring import score_texts
-from maskov.ui.report import build as build_report
-from maskov.ui.report import to_markdown
+from maskov.ui.report import build as build_report, to_markdown
 from odd_workers import files
 from tiny_models import build, texts_for
 from tiny_translation import SOURCES, save

@@ -8,8 +8,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from maskov.ui.report import build, to_html, to_json, to_markdown
 from maskov.ui.report.formats import json_safe, with_error

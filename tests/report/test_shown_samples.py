@@ -1,8 +1,7 @@
 """Samples as reports show them: readable, similar ones together, a few first."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from maskov.runs import Sample
 from maskov.ui.detokenise import changed_parts, detokenised, readable_spans, spelled

@@ -1,8 +1,7 @@
 """FASTA files are read as they are found, and refused with the record's name and the place."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import maskov
 from maskov import InputError, Record

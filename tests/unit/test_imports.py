@@ -5,6 +5,7 @@ the methods of a `Run` that show it. Of these, only what is imported with the fi
 """
 
 import ast
+from importlib import import_module
 from pathlib import Path
 
 import maskov
@@ -24,7 +25,7 @@ LAYERS = [
     ["kernels"],
     ["diagnostics", "execution"],
     ["exact", "texts"],
-    ["starts"],
+    ["blanks", "starts"],
     ["testing", "tuning"],
     ["runs"],
     ["workers"],
@@ -35,7 +36,6 @@ LAYERS = [
     ["plan"],
     ["filling", "likelihood", "scoring"],
     ["rewriting", "translation"],
-    ["public"],
     ["cli"],
     ["__init__", "__main__"],
 ]
@@ -90,6 +90,21 @@ def test_imports_go_one_way():
             if other == "__init__" and own not in ("cli", "__main__"):
                 wrong.append(f"{path.relative_to(ROOT)} imports the package itself")
     assert not wrong, "\n".join(wrong)
+
+
+def test_python_and_type_checkers_find_the_same_names():
+    tree = ast.parse(Path(maskov.__file__).read_text(encoding="utf-8"))
+    (typed,) = (node for node in tree.body if isinstance(node, ast.If))
+    told = {
+        alias.asname: (node.module, alias.name)
+        for node in typed.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    modules = {name: f"maskov.{module}" for name, module in maskov._MODULES.items()}
+    assert told == {name: (module, name) for name, module in modules.items()}
+    for name, module in modules.items():
+        assert getattr(maskov, name) is getattr(import_module(module), name)
 
 
 def test_the_package_does_not_import_its_experiments():

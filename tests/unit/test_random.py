@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from maskov.errors import InputError
 from maskov.random import CounterRng, Purpose, categorical, philox, philox_in_pairs

@@ -4,8 +4,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from maskov import MaskedConditional
 from maskov.moves.base import tempered, top_k, top_p

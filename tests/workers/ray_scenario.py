@@ -73,7 +73,7 @@ def main(folder: Path, how: str) -> None:
                 title = Path(f"/proc/{pid}/cmdline").read_bytes()
             except OSError:
                 continue
-            if title.startswith(b"ray::carry_out"):
+            if title.startswith(b"ray::_on_node"):
                 os.kill(int(pid), signal.SIGKILL)
                 return True
         return False

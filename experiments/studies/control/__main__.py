@@ -64,8 +64,7 @@ def main(arguments: list[str] | None = None) -> None:
     elif given.step == "train":
         from dataclasses import replace
 
-        from experiments.studies.control.train import QUICK, Plan
-        from experiments.studies.control.train import train as run
+        from experiments.studies.control.train import QUICK, Plan, train as run
 
         run(given.work, replace(QUICK if given.quick else Plan(), base=given.base))
     elif given.step == "rewrite":

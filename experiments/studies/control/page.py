@@ -34,7 +34,7 @@ from experiments.studies.control.systems import (
     read_published,
     read_task,
 )
-from maskov.evaluation.texts import Estimate
+from maskov.evaluation import Estimate
 
 MIX_AND_MATCH = "mix-and-match"
 # About what its published settings take.

@@ -19,7 +19,7 @@ import numpy as np
 from experiments.lib.bleu import bleu_error, paired_difference, sentence_counts
 from experiments.studies.control.data import LABELS
 from maskov.energies import Autoregressive
-from maskov.evaluation.texts import Estimate, mean, ratio
+from maskov.evaluation import Estimate, mean, ratio
 
 Halves = tuple[list[str], list[str]]  # of the negative and of the positive lines
 

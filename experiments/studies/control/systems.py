@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.studies.control.scoring import Halves, Task
-from maskov.evaluation.translation import most_alike
+from maskov.evaluation import most_alike
 from maskov.rewriting import Rewriting
 
 PICKS = ("lowest", "last")

@@ -44,7 +44,7 @@ from experiments.studies.lengths.systems import (
 from maskov.energies import AutoregressiveTranslation
 from maskov.energies.networks import Loading
 from maskov.errors import InputError
-from maskov.evaluation.translation import compare
+from maskov.evaluation import compare
 from maskov.models import choose_device, device_name, load
 from maskov.models.autoregressive import AutoregressiveTranslator
 from maskov.models.checkpoint import weights_hash

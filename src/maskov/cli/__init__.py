@@ -9,13 +9,22 @@ from typing import Annotated
 
 import typer
 
-from maskov.cli.chains import infill, resume, rewrite, sample, translate
 from maskov.cli.commands import HELP, INTERRUPTED, Command, CommandGroup, runnable
 from maskov.cli.evaluating import evaluate, evidence, rate, score
-from maskov.cli.inspecting import diagnose, models, report, serve, verify
 from maskov.cli.output import say
-from maskov.errors import MaskovError
-from maskov.options import reason_of
+from maskov.cli.runs import (
+    diagnose,
+    infill,
+    models,
+    report,
+    resume,
+    rewrite,
+    sample,
+    serve,
+    translate,
+    verify,
+)
+from maskov.errors import MaskovError, reason_of
 from maskov.version import __version__
 
 app = typer.Typer(

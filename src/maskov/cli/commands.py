@@ -6,7 +6,6 @@ import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, ParamSpec, Union, get_args, get_origin, get_type_hints
 
@@ -75,7 +74,10 @@ def command_of(
 
 def _parameter(name: str, hint: Any, one: Opt, default: Any) -> inspect.Parameter:
     """Return the option, or the argument, as typer reads it."""
-    kind = _plain_kind(hint) if one.read is None else str
+    whole = get_args(hint)[0]
+    parts = get_args(whole) if get_origin(whole) in (Union, types.UnionType) else (whole,)
+    # Of several kinds, the first that a command line can give.
+    kind: Any = next((part for part in parts if part in _PLAIN and one.read is None), str)
     names = one.names.split()
     if not any(given.startswith("--") for given in names):
         names.insert(0, "--" + name.replace("_", "-"))
@@ -97,13 +99,6 @@ def _parameter(name: str, hint: Any, one: Opt, default: Any) -> inspect.Paramete
         default=default,
         annotation=Annotated[kind, shown],
     )
-
-
-def _plain_kind(hint: Any) -> Any:
-    """Return what a command line can give of several kinds."""
-    kind = get_args(hint)[0]
-    parts = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
-    return next((part for part in (*parts, str) if part in _PLAIN), str)
 
 
 class _FlagsWithoutValues:
@@ -132,12 +127,11 @@ def runnable(command: Callable[P, None]) -> Callable[P, None]:
     `--threads` of a run still sets its own number. Threads that wait for each other spin. Next to
     another busy process they wait most of the time, and a command with a thread for each core then
     takes many times as long as with one.
-    What a command computes with is imported here, after its options are read and its help is shown.
+    PyTorch is imported here, after the options are read and the help is shown.
     """
 
     @wraps(command)
     def run(*arguments: P.args, **options: P.kwargs) -> None:
-        import_module("maskov.public")
         import torch
 
         before = torch.get_num_threads()

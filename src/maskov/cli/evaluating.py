@@ -10,8 +10,8 @@ import typer
 
 from maskov import api
 from maskov.cli.commands import HELP, Command, CommandGroup, Json, OneJson, command_of, runnable
-from maskov.cli.output import as_lines, print_json, print_object, print_rows, say
-from maskov.errors import InputError
+from maskov.cli.output import as_lines, or_dash, print_json, print_object, print_rows, say
+from maskov.errors import InputError, refuse
 from maskov.options import read_lines
 from maskov.shipped import default_judge
 from maskov.ui.escaping import printable
@@ -116,8 +116,7 @@ def evaluate(
 ) -> None:
     """Evaluate texts: perplexity, diversity, copies; translations against references."""
     from maskov.energies import Autoregressive
-    from maskov.evaluation import compare, evaluate_run
-    from maskov.evaluation import evaluate as evaluate_texts
+    from maskov.evaluation import compare, evaluate as evaluate_texts, evaluate_run
     from maskov.fasta import Record
     from maskov.models import choose_device
     from maskov.runs import Run
@@ -155,10 +154,16 @@ def evaluate(
 
 def _read_pairs(source: str, references: str) -> tuple[list[str], list[str]]:
     """Read translations and references; empty lines count."""
-    if source == references == "-":
-        raise InputError("translations and references cannot both come from standard input.")
-    if Path(source).is_dir():
-        raise InputError(f"'{source}' is a folder; --references needs translations, one per line.")
+    refuse(
+        (
+            source == references == "-",
+            "translations and references cannot both come from standard input.",
+        ),
+        (
+            Path(source).is_dir(),
+            f"'{source}' is a folder; --references needs translations, one per line.",
+        ),
+    )
     others, rows = _read_rows(references), _read_rows(source, empty=True)
     for file, found in ((references, others), (source, rows)):
         if "record" in found[0]:
@@ -232,7 +237,7 @@ def evidence(
     if figure is not None:
         draw(found, figure)
     if json:
-        print_object(json_module.loads(found.to_json()))
+        print_object(found)
     elif csv:
         print(found.to_csv(), end="")
     else:
@@ -356,8 +361,8 @@ def _print_ratings(ratings: Ratings) -> None:
     head = ("condition", "coherence", "fluency", "rated", "ratings", "raters")
     print_rows(head, rows, words=("condition",))
     print(
-        f"agreement (Krippendorff's alpha, ordinal): coherence {_number(ratings.coherence_alpha)}, "
-        f"fluency {_number(ratings.fluency_alpha)}"
+        f"agreement (Krippendorff's alpha, ordinal): coherence {or_dash(ratings.coherence_alpha)}, "
+        f"fluency {or_dash(ratings.fluency_alpha)}"
     )
     counts = ", ".join(f"{name} {count}" for name, count in ratings.raters.items())
     print(printable(f"ratings of each rater: {counts or 'none yet'}"))
@@ -367,8 +372,4 @@ def _print_ratings(ratings: Ratings) -> None:
 
 def _shown(mean: Mean) -> str:
     interval = "" if mean.low is None else f" [{mean.low:.2f}, {mean.high:.2f}]"
-    return _number(mean.value) + interval
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f}"
+    return or_dash(mean.value) + interval

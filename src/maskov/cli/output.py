@@ -1,8 +1,9 @@
-"""Printing results."""
+"""What commands print: JSON, tables, and notes on standard error."""
 
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,12 @@ from rich.table import Table
 from maskov.ui.escaping import PrintableConsole, json_printable, printable
 
 if TYPE_CHECKING:
+    from maskov.filling import Filling
     from maskov.runs import Run, Sample
+    from maskov.runs.result import Fill
+
+# Fills of each template in a table, unless --top-k says otherwise.
+SHOWN = 20
 
 
 def say(text: str) -> None:
@@ -33,19 +39,13 @@ def print_object(values: Any) -> None:
     print_json([json.dumps(json_safe(values), ensure_ascii=False, allow_nan=False)])
 
 
-def print_table(table: Table) -> None:
-    """Print a table; a pipe has no width, so its rows are neither cut nor folded."""
-    folded = sys.stdout.isatty()
-    console = PrintableConsole() if folded else PrintableConsole(width=10_000, soft_wrap=True)
-    console.print(table, markup=False, highlight=False)
-
-
 def print_rows(
     head: Sequence[str], rows: Iterable[Sequence[str | None]], words: Collection[str] = ("text",)
 ) -> None:
     """Print rows under the names of their columns; those that are not `words` are numbers.
 
-    Without a head, the columns are names and values.
+    Without a head, the columns are names and values. A pipe has no width, so there rows are neither
+    cut nor folded.
     """
     table = Table(box=None, pad_edge=False, header_style="dim", show_header=bool(head))
     for name in head:
@@ -55,7 +55,14 @@ def print_rows(
             table.add_column(name, justify="right", style="cyan")
     for row in rows:
         table.add_row(*row)
-    print_table(table)
+    folded = sys.stdout.isatty()
+    console = PrintableConsole() if folded else PrintableConsole(width=10_000, soft_wrap=True)
+    console.print(table, markup=False, highlight=False)
+
+
+def or_dash(value: float | None, form: str = ".2f") -> str:
+    """Return a number as text, or a dash where there is none."""
+    return "–" if value is None or math.isnan(value) else f"{value:{form}}"
 
 
 def as_lines(value: Any) -> str:
@@ -96,3 +103,51 @@ def say_summary(run: Run, said: str) -> None:
         for sentence in run.diagnose().verdict.lines():
             say(sentence)
     say(run.signature)
+
+
+def print_fills(
+    fills: Sequence[Sequence[Fill]],
+    names: Sequence[str] | None = None,
+    top_k: int | None = None,
+    counted: bool = True,
+) -> None:
+    """Print the fills of each template, most probable first; those of chains were `counted`."""
+    rows = []
+    for place, found in enumerate(fills):
+        label = str(place + 1) if names is None else names[place]
+        for fill in found[: top_k or SHOWN]:
+            shares = (
+                or_dash(one, ".2e" if 0 < one < 0.001 else ".4f" if one else ".0f")
+                for one in (fill.probability, fill.error)
+            )
+            count = [str(fill.count)] if counted else []
+            rows.append((label, *shares, or_dash(fill.energy), *count, fill.text))
+    counts = ("count",) if counted else ()
+    head = ("template", "probability", "error", "energy", *counts, "text")
+    alone = len(fills) < 2  # which needs no name
+    print_rows(head[alone:], [row[alone:] for row in rows])
+
+
+def say_filling(found: Filling, quiet: bool) -> None:
+    """Say what is not listed, the lengths and the verdict; problems are said in any case."""
+    for one in () if quiet else found.templates:
+        lengths = [
+            f"{n}: {p:.3f} ± {e:.3f}" for n, (p, e) in one.lengths.items() if p + e >= 0.0005
+        ]
+        if lengths:
+            say(f"tokens in the blanks: {', '.join(lengths)}")
+        say(
+            f"{one.template}: {len(one.fills):,} fills found, which leave probability "
+            f"{one.unlisted:.3f} to all others (passes of the model: {one.passes:,})"
+        )
+    for problem in found.problems:
+        say(f"not good enough: {problem}")
+    if quiet:
+        return
+    error = max(one.error for one in found.templates)
+    if not error:
+        say("good: the probabilities are exact")
+    elif not found.problems:
+        say(f"good: the probabilities are known to ± {error:.1%}")
+    heat = "" if found.temperature == 1 else f"/{found.temperature:g}"
+    say(f"p ∝ exp(−E{heat}), E = {found.energy}")

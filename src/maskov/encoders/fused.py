@@ -11,8 +11,7 @@ from typing import Any
 
 import torch
 
-from maskov.encoders import torch_operations
-from maskov.encoders import triton_kernels as kernels
+from maskov.encoders import torch_operations, triton_kernels as kernels
 from maskov.encoders.blocks import (
     Block,
     Embedding,

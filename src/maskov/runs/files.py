@@ -17,7 +17,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import IO
 
-from maskov.errors import RunError
+from maskov.errors import InputError, RunError, reason_of
 
 # The most bytes of a manifest and the like.
 MOST_BYTES = 2**28
@@ -113,6 +113,16 @@ def write_atomically(path: Path, content: bytes | Iterable[bytes]) -> None:
     sync(path.parent)
 
 
+def write_file(out: Path, content: bytes, folders: bool = False) -> None:
+    """Write a file of the user's as a whole, with its folders if so; or say why it cannot be."""
+    try:
+        if folders:
+            out.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(out, content)
+    except OSError as error:
+        raise InputError(f"cannot write '{out}': {reason_of(error)}.") from error
+
+
 def sync(path: Path) -> None:
     """Force a file's content, or a folder's list of names, to disk."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
@@ -128,10 +138,9 @@ def explained(path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError) as error:  # a path may hold what no path can
-        reason = (getattr(error, "strerror", None) or str(error)).lower()
         raise RunError(
-            f"cannot write the run folder '{path}': {reason}. Free some space or give another "
-            "--out; a run that was saved continues with `maskov resume`."
+            f"cannot write the run folder '{path}': {reason_of(error)}. Free some space or give "
+            "another --out; a run that was saved continues with `maskov resume`."
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""What a run came to; and libraries of its samples.
+"""What a run came to: what filled the blanks of its templates, and libraries of its samples.
 
 A run that started from FASTA leaves a library beside its samples, to order or to screen:
 
@@ -14,13 +14,19 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from maskov.config import Manifest
 from maskov.diagnostics import Diagnosis, Summary, diagnose, summarise, to_arviz
+from maskov.diagnostics.chains import kept_epochs
+from maskov.diagnostics.populations import population_figures
 from maskov.errors import InputError, RunError
 from maskov.fasta import Record, letter, numbered, to_fasta
 from maskov.runs.files import explained, write_atomically
@@ -31,11 +37,27 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-    from maskov.filling import Fill
     from maskov.models import MaskedModel
 
 FASTA, TABLE = "samples.fa", "mutations.csv"
 _COLUMNS = ("sample", "parent", "chain", "epoch", "count", "mutations", "energy_raw", "energy_norm")
+Tokens = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Fill:
+    """A filled template: its text and the words of each blank, its probability and the error of it.
+
+    `energy` is that of the target. `count` says how many draws were it; the search found it if none
+    was.
+    """
+
+    text: str
+    words: list[str]
+    probability: float
+    error: float
+    energy: float
+    count: int = 0
 
 
 @dataclass(frozen=True, repr=False)
@@ -106,19 +128,20 @@ class Run:
 
         The model that the run names is loaded to spell them, unless it is given.
         """
-        from maskov.filling import fills_of_run
         from maskov.runs.manifest import load_model
+        from maskov.ui.detokenise import detokenised
 
         if self.manifest.inputs.templates is None:
             raise InputError("this run has no templates, so nothing was filled.")
-        found = fills_of_run(self, model or load_model(self.manifest))
+        speller = model or load_model(self.manifest)
+        found = fills_of_run(
+            self, lambda ids: detokenised(speller.decode(ids), speller.token_strings(ids))
+        )
         return [each[:top_k] for each in found]
 
     def fill_table(self, top_k: int | None = None) -> DataFrame:
         """Return the fills as a DataFrame, a row each."""
-        from maskov.filling import table_of
-
-        return table_of(self.fills(top_k))
+        return fill_table(self.fills(top_k))
 
     def plot(self) -> Figure:
         """Return a matplotlib Figure: the energies of the chains, and R-hat of energies and tokens.
@@ -178,6 +201,69 @@ class Run:
     def open(cls, path: str | Path) -> Run:
         """Read a run folder, finished or not."""
         return cls(Store.open(Path(path)))
+
+
+def fill_table(fills: Sequence[Sequence[Fill]]) -> DataFrame:
+    """Return the fills of templates as a DataFrame, a row each."""
+    import pandas
+
+    rows = [{"template": n, **asdict(fill)} for n, each in enumerate(fills) for fill in each]
+    return pandas.DataFrame(rows)
+
+
+def fills_of_run(run: Run, spelled: Callable[[Tokens], str]) -> list[list[Fill]]:
+    """Return the fills that chains or particles held after burn-in, with their shares.
+
+    The error is that between chains, or between populations, which count in proportion to Z.
+    """
+    particles = run.manifest.particles or 1
+    template_of = {one.chain: one.template for one in run.samples}
+    held = defaultdict[int, list[tuple[int, Tokens, float]]](list)
+    for chain, ids, energy in _states(run):
+        held[template_of[chain]].append((chain // particles, ids, energy))
+    figures = population_figures(run.manifest, run.traces) if run.manifest.particles else []
+    evidence = {one.template: one.each for one in figures}
+    found = []
+    for template, states in sorted(held.items()):
+        groups = sorted({chain // particles for chain, of in template_of.items() if of == template})
+        energies = {ids: energy for _, ids, energy in states}
+        row = {ids: number for number, ids in enumerate(energies)}
+        counts = np.zeros((len(row), len(groups)), dtype=int)
+        for group, ids, _ in states:
+            counts[row[ids], groups.index(group)] += 1
+        shares = counts / counts.sum(0).clip(1)
+        weight = np.exp(evidence.get(template, [0.0] * len(groups)))
+        weight = weight / weight.sum()
+        share = (weight * shares).sum(1)
+        scatter = ((weight * (shares - share[:, None])) ** 2).sum(1)
+        several = len(groups) - 1 or math.nan  # one group has no error
+        error = np.sqrt(scatter * len(groups) / several)
+        rows = [
+            Fill(spelled(ids), [], float(share[n]), float(error[n]), energies[ids],
+                 int(counts[n].sum()))
+            for ids, n in row.items()
+        ]  # fmt: skip
+        found.append(sorted(rows, key=lambda fill: (-fill.probability, fill.energy, fill.text)))
+    return found
+
+
+def _states(run: Run) -> Iterator[tuple[int, Tokens, float]]:
+    """Yield the chain, tokens and energy of every state after burn-in.
+
+    Large runs trace no tokens; of those only the samples are known.
+    """
+    traces = run.traces
+    target = {"raw": "energy_raw", "norm": "energy_norm"}.get(str(run.manifest.energy))
+    if "tokens" not in traces or "lengths" not in traces:
+        for one in run.samples:
+            energy = getattr(one, target) if target else one.energies.get("target", math.nan)
+            yield one.chain, tuple(one.ids), energy
+        return
+    kept = kept_epochs(run.manifest, traces)
+    names = ("tokens", "lengths", "energy_target")
+    for epoch in zip(*(traces[name][kept].tolist() for name in names), strict=True):
+        for chain, (ids, length, energy) in enumerate(zip(*epoch, strict=True)):
+            yield chain, tuple(ids[:length]), energy
 
 
 def write_library(store: Store, anew: bool = True) -> None:

@@ -27,8 +27,7 @@ from typing import IO, Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load as from_bytes
-from safetensors.torch import save as to_bytes
+from safetensors.torch import load as from_bytes, save as to_bytes
 
 from maskov.config import Manifest
 from maskov.execution.buffers import AHEAD, COUNTS, ENERGIES, SiteBuffers, WindowBuffers

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ from maskov.translation.methods import (
     method_of,
     named_model,
 )
-from maskov.types import Sequences
+from maskov.types import padded
 from maskov.workers import Workers
 
 
@@ -110,28 +111,25 @@ def plan_translation(**given: Any) -> Task:
         name = named_model(given_writer, asked.pair, "autoregressive")
         folder = translation_folder(name, download=True) or Path(name)
         writer = AutoregressiveTranslator.load(folder, given_model.device, name)
-    names = ("seed", "out", "token_budget", "resident")
-    settings = {name: getattr(asked, name) for name in names}
-    settings |= {"workers": workers, "source": given_model.source}
+    settings = {
+        "seed": asked.seed, "out": asked.out, "token_budget": asked.token_budget,
+        "resident": asked.resident, "workers": workers, "source": given_model.source,
+    }  # fmt: skip
     return Task(model, asked.texts, method, writer, asked.every_chain, asked.drafts, settings)
 
 
 def _check_used(asked: Arguments, method: TranslationMethod, workers: Workers) -> None:
     """Refuse options of the run that the method does not use."""
-    unused = []
+    why = f"the method '{method.name}' makes no use of {{}}: drop it."
     if method.name == "ar":
         if not workers.here:
             raise InputError("the method 'ar' runs no chains: drop --workers.")
-        unused = ["out", "token_budget", "resident", "threads"]
+        asked.refuse(why, "out", "token_budget", "resident", "threads")
     elif not isinstance(asked.autoregressive, AutoregressiveTranslator):
-        energy = None if method.energy is None else parse_energy(method.energy)
-        parts = () if energy is None else energy.parts
+        parts = () if method.energy is None else parse_energy(method.energy).parts
         used = any(isinstance(part, AutoregressiveTranslation) for _, part in parts)
-        unused = [] if used or method.needs_autoregressive else ["autoregressive"]
-    for name in unused:
-        if getattr(asked, name) is not None:
-            flag = name.replace("_", "-")
-            raise InputError(f"the method '{method.name}' makes no use of --{flag}: drop it.")
+        if not used and not method.needs_autoregressive:
+            asked.refuse(why, "autoregressive")
 
 
 def translate_lines(
@@ -153,33 +151,6 @@ def translate_lines(
     """
     method = method or TranslationMethod(length_beam=DEFAULT_LENGTHS)
     lines = [line for line, text in enumerate(texts) if text.strip()]
-    _check_drafts(method, texts, drafts)
-    translations: dict[int, list[Translation]] = {}
-    if lines:
-        numbers = [line + 1 for line in lines]
-        given = model.given([texts[line] for line in lines], numbers)
-        if method.name == "ar":
-            rows = _autoregressive(given, _needed(autoregressive, method), method, numbers)
-        else:
-            own = None
-            if method.needs_autoregressive:
-                own = drafts_of(given, _needed(autoregressive, method), numbers)
-            elif drafts is not None:
-                own = [drafts[line] for line in lines]
-                for number, draft in zip(numbers, own, strict=True):
-                    read_text(given, draft, f"draft {number}")  # refused by its line
-            rows = _sampled(run_method(given, method, own, **settings), method, every_chain)
-        translations = dict(zip(lines, rows, strict=True))
-    return [
-        translation
-        for line, text in enumerate(texts)
-        for translation in translations.get(line, [Translation(text, "", 0.0, 0.0, 0)])
-    ]
-
-
-def _check_drafts(
-    method: TranslationMethod, texts: Sequence[str], drafts: Sequence[str] | None
-) -> None:
     count = len(texts if drafts is None else drafts)
     refuse(
         (
@@ -193,6 +164,29 @@ def _check_drafts(
             "an empty line.",
         ),
     )
+    found = list[Translation]()
+    if lines:
+        numbers = [line + 1 for line in lines]
+        given = model.given([texts[line] for line in lines], numbers)
+        if method.name == "ar":
+            found = _autoregressive(given, _needed(autoregressive, method), method, numbers)
+        else:
+            own = None
+            if method.needs_autoregressive:
+                own = drafts_of(given, _needed(autoregressive, method), numbers)
+            elif drafts is not None:
+                own = [drafts[line] for line in lines]
+                for number, draft in zip(numbers, own, strict=True):
+                    read_text(given, draft, f"draft {number}")  # refused by its line
+            found = translations_of(run_method(given, method, own, **settings), method, every_chain)
+    each, rest = len(found) // max(len(lines), 1), iter(found)
+    return [
+        translation
+        for text in texts
+        for translation in (
+            islice(rest, each) if text.strip() else [Translation(text, "", 0.0, 0.0, 0)]
+        )
+    ]
 
 
 def drafts_of(
@@ -207,19 +201,12 @@ def drafts_of(
     texts = given.sources.texts
     ids = writer.translate(texts, DEFAULT_BEAM, lines=lines)
     drafts = [writer.tokenizer.decode(line).strip() for line in ids]
-    others = [row for row, draft in enumerate(drafts) if not _readable(given, draft)]
-    for row in others:
-        drafts[row] = translate_lines(given, [texts[row]])[0].text
+    for row, draft in enumerate(drafts):
+        try:
+            read_text(given, draft, "draft")
+        except InputError:
+            drafts[row] = translate_lines(given, [texts[row]])[0].text
     return drafts
-
-
-def _readable(model: ConditionalModel, text: str) -> bool:
-    """Whether a model can start from a text."""
-    try:
-        read_text(model, text, "draft")
-    except InputError:
-        return False
-    return True
 
 
 def run_method(
@@ -253,26 +240,22 @@ def run_method(
 def translations_of(
     run: Run, method: TranslationMethod, every_chain: bool = False
 ) -> list[Translation]:
-    """Return the translations of a run of non-empty sources."""
-    return [translation for row in _sampled(run, method, every_chain) for translation in row]
-
-
-def _sampled(run: Run, method: TranslationMethod, every_chain: bool) -> list[list[Translation]]:
+    """Return the translations of a run of non-empty sources, as many of each."""
     sources = run.manifest.inputs.sources or ()
     chains: list[list[Sample]] = [[] for _ in sources]
     for kept in run.samples:
         chains[kept.template].append(kept)
-    rows = []
+    found = []
     for source, samples in zip(sources, chains, strict=True):
         first = min(kept.chain for kept in samples)
         last = max(kept.epoch for kept in samples)
         ends = [kept for kept in samples if kept.epoch == last]
         chosen = ends if every_chain else [_selected(samples, ends, method)]
-        rows.append([
+        found += [
             Translation(source, one.text, one.energy_raw, one.energy_norm, one.chain - first)
             for one in chosen
-        ])  # fmt: skip
-    return rows
+        ]
+    return found
 
 
 def _selected(samples: list[Sample], ends: list[Sample], method: TranslationMethod) -> Sample:
@@ -302,7 +285,7 @@ def _autoregressive(
     writer: AutoregressiveTranslator,
     method: TranslationMethod,
     lines: Sequence[int],
-) -> list[list[Translation]]:
+) -> list[Translation]:
     """Translate with the autoregressive model, and score with the masked one."""
     assert given.sources is not None
     texts = given.sources.texts
@@ -311,23 +294,16 @@ def _autoregressive(
     translated = [writer.tokenizer.decode(line).strip() for line in ids]
     raw, norm = energies_of(given, translated)
     rows = zip(texts, translated, raw, norm, strict=True)
-    return [[Translation(source, text, a, b, 0)] for source, text, a, b in rows]
+    return [Translation(source, text, a, b, 0) for source, text, a, b in rows]
 
 
 def energies_of(given: ConditionalModel, texts: Sequence[str]) -> tuple[list[float], list[float]]:
     """Return E_raw and E_norm of one translation of each source; 0 for empty ones."""
     ids = [given.encode(text)[: given.max_length] for text in texts]
-    device = given.device
-    lengths = torch.tensor([max(1, len(line)) for line in ids], device=device)
-    tokens = torch.full((len(ids), int(lengths.max())), given.mask_id, device=device)
-    for row, line in enumerate(ids):
-        tokens[row, : len(line)] = torch.tensor(line, dtype=torch.long, device=device)
-    engine = Scorer(given)
-    whole = Sequences(tokens, lengths, source=torch.arange(len(ids), device=device))
-    sites = engine.cache(whole)
-    engine.check()
-    known = Sequences(tokens, lengths, sites, whole.source)
-    nonempty = torch.tensor([bool(line) for line in ids], device=device)
-    both = (torch.where(nonempty, energy(given, known), 0.0) for energy in (Raw(), Norm()))
-    raw, norm = (values.tolist() for values in both)
+    scorer, whole = Scorer(given), padded(ids, given.mask_id, given.device)
+    whole = replace(whole, source=torch.arange(len(ids), device=given.device))
+    whole = replace(whole, pass_cache=scorer.cache(whole))
+    scorer.check()
+    both = (energy(given, whole).tolist() for energy in (Raw(), Norm()))
+    raw, norm = ([e if line else 0.0 for e, line in zip(each, ids, strict=True)] for each in both)
     return raw, norm

@@ -18,7 +18,7 @@ from maskov.energies.other_models import AutoregressiveTranslation
 from maskov.energies.registry import weighted_terms
 from maskov.energies.stages import parse_delayed
 from maskov.errors import InputError, ModelError, refuse
-from maskov.evaluation.translation import most_alike
+from maskov.evaluation import most_alike
 from maskov.kernels import Kernel
 from maskov.kernels.registry import Moves, named_kernel, parse_moves
 from maskov.models.conditional import RULES
@@ -148,7 +148,8 @@ class TranslationMethod:
                 f"the method '{self.name}' moves sites: write --moves '{_BLOCKS}'.",
             ),
             (
-                self.lengths == "sampled" and not self._resizes,
+                self.lengths == "sampled"
+                and not any(isinstance(move, Resize) for move in self._moves),
                 "--lengths sampled needs --method mh and moves that change the length: add "
                 "insert-delete or resize to --moves.",
             ),
@@ -233,10 +234,6 @@ class TranslationMethod:
         return parse_moves(self.chosen_moves)[0]
 
     @property
-    def _resizes(self) -> bool:
-        return any(isinstance(move, Resize) for move in self._moves)
-
-    @property
     def from_drafts(self) -> bool:
         """Whether chains start from translations."""
         return self.start in (AUTOREGRESSIVE, DRAFTS)
@@ -293,13 +290,12 @@ class TranslationMethod:
         if "target_temperature" not in METHODS[self.name]:
             return Schedule(epochs=self.sweeps, block=block)
         usual, heat = self._usual, self.target_temperature
-        heat = usual.target_temperature if heat is None else heat
         forced = usual.force_accept if self.force_accept is None else self.force_accept
         return Schedule(
             epochs=self.sweeps,
-            target_temperature=heat
-            if isinstance(heat, LinearSchedule)
-            else LinearSchedule(heat, 0.0, heat),
+            target_temperature=LinearSchedule(heat, 0.0, heat)
+            if isinstance(heat, int | float)
+            else heat or usual.target_temperature,
             block=block,
             force_accept=min(forced, self.sweeps),
         )
@@ -348,14 +344,23 @@ def method_of(asked: Arguments) -> TranslationMethod:
     if weighs:
         chosen["energy"] = "norm+0.5*autoregressive"
         chosen["start"] = asked.start or AUTOREGRESSIVE
-    if asked.drafts is not None:
-        if asked.start is not None:
-            raise InputError("chains start from --drafts or from --start, not both.")
-        if "start" not in METHODS.get(asked.method, {"start"}):
-            raise InputError(f"the method '{asked.method}' does not use --drafts: drop it.")
+    drafted = asked.drafts is not None
+    refuse(
+        (
+            drafted and asked.start is not None,
+            "chains start from --drafts or from --start, not both.",
+        ),
+        (
+            drafted and "start" not in METHODS.get(asked.method, {"start"}),
+            f"the method '{asked.method}' does not use --drafts: drop it.",
+        ),
+        (
+            asked.start == DRAFTS,
+            "give the drafts, a file of translations: --drafts FILE.",
+        ),
+    )
+    if drafted:
         chosen["start"] = DRAFTS
-    elif asked.start == DRAFTS:
-        raise InputError("give the drafts, a file of translations: --drafts FILE.")
     if chosen["energy"] is not None and "energy" in METHODS.get(asked.method, ()):
         chosen["energy"] = _named_energy(chosen["energy"], asked, weighs)
     if asked.method == "mask-predict" and asked.length_beam is None:

@@ -84,15 +84,13 @@ def find_path(
 ) -> Pilot:
     """Return a path on which neighbouring points differ evenly, from particles to be drawn."""
     begun, count = scorer.passes, len(blank.chain)
-    chains, path = kernel.first(blank, scorer, rng), list[float]()
-    chains = replace(kernel, path=(), epoch=0).init(chains, scorer)
+    whole, path = replace(kernel, path=(), epoch=0), list[float]()
+    chains = whole.init(kernel.first(blank, scorer, rng), scorer)
     started = scorer.passes
     while not path or path[-1] < 1:
         if len(path) == _MOST:
             raise InputError("no path to the target was found: the start is too far from it.")
-        here = path[-1] if path else 0.0
-        now = replace(kernel, path=(), epoch=0)
-        path.append(_next(now, chains, here, aim))
+        path.append(_next(whole, chains, path[-1] if path else 0.0, aim))
         now = replace(kernel, path=(*path[:-1], *sorted({path[-1], 1.0})), epoch=len(path) - 1)
         chains = whole_epoch(now, now.init(chains, scorer), scorer, rng)
         scorer.check()

@@ -95,22 +95,15 @@ def tune(
     before = scorer.passes
     # The kernel of the epochs that are kept.
     last = alone(kernel_at(kernel, replace(schedule, force_accept=0), schedule.epochs - 1))
-    found = _lengths(last, schedule, layout, scorer, rng)
+    with from_random_starts("weights of lengths", "Give weights with --length-prior, or none."):
+        chains = pilot_chains(layout, _LENGTH_CHAINS, last, scorer, rng)
+        own = spans(layout, _LENGTH_CHAINS, last, scorer.model)
+        # All chains together make at most as many steps as the run.
+        steps = int(last.steps(chains).max()) * schedule.epochs * len(layout.tokens)
+        most = max(_LENGTH_STEPS, steps // _LENGTH_CHAINS)
+        found, even = flat_weights(last, chains, own, most, scorer, rng)
     scorer.check()
-    return replace(found, passes=scorer.passes - before)
-
-
-@from_random_starts("weights of lengths", "Give weights with --length-prior, or none.")
-def _lengths(
-    kernel: Kernel, schedule: Schedule, layout: Layout, scorer: Scorer, rng: Rng
-) -> Tuning:
-    """Find weights of lengths; all chains together make at most as many steps as the run."""
-    chains = pilot_chains(layout, _LENGTH_CHAINS, kernel, scorer, rng)
-    own = spans(layout, _LENGTH_CHAINS, kernel, scorer.model)
-    steps = int(kernel.steps(chains).max()) * schedule.epochs * len(layout.tokens)
-    most = max(_LENGTH_STEPS, steps // _LENGTH_CHAINS)
-    prior, even = flat_weights(kernel, chains, own, most, scorer, rng)
-    return Tuning(prior.first, prior.log_weights, round(even, 3))
+    return Tuning(found.first, found.log_weights, round(even, 3), scorer.passes - before)
 
 
 def cautions(tuning: Tuning) -> tuple[str, ...]:
@@ -315,6 +308,7 @@ def flat_weights(
     length = torch.arange(first, last + 1)
     inside = ((length >= spans[:, :1]) & (length <= spans[:, 1:])).double()
     expected = (inside / inside.sum(1, keepdim=True)).sum(0)
+    possible, expected = expected > 0, expected / expected.sum()
     ratios: list[tuple[int, int, float]] = []
     watched = with_leaves(kernel, lambda part: _watched(part, ratios))
     chains, _ = _transitions(watched, chains, _MEASURED, first, len(length), scorer, rng)
@@ -323,7 +317,9 @@ def flat_weights(
     while True:
         now = weighed(kernel, LengthPrior(first, tuple(weights.tolist())))
         chains, moves = _transitions(now, chains.forget(), steps, first, len(length), scorer, rng)
-        even = _evenness(moves.sum(0), expected)
+        visits = moves.sum(0)
+        share = (visits / visits.sum())[possible] / expected[possible]
+        even = float(torch.minimum(share, 1 / share).min())
         ends = even >= EVEN or done + 2 * steps > most
         weights += correction(moves, explores=not ends)
         weights -= weights[0].clone()
@@ -331,13 +327,6 @@ def flat_weights(
             return LengthPrior(first, tuple(round(weight, 6) for weight in weights.tolist())), even
         steps *= 2
         done += steps
-
-
-def _evenness(visits: Float[Tensor, " lengths"], expected: Float[Tensor, " lengths"]) -> float:
-    """Return how even visits are, from 0 (some length has none) to 1."""
-    possible = expected > 0
-    share = (visits / visits.sum())[possible] / (expected / expected.sum())[possible]
-    return float(torch.minimum(share, 1 / share).min())
 
 
 def correction(

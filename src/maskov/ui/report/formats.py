@@ -22,7 +22,7 @@ from markupsafe import Markup
 
 from maskov.diagnostics.verdict import shown
 from maskov.errors import InputError
-from maskov.runs.files import write_atomically
+from maskov.runs.files import write_file
 from maskov.runs.result import Run
 from maskov.ui.escaping import printable
 from maskov.ui.report.data import Data, build
@@ -159,15 +159,6 @@ def content_of(data: Data, kind: str) -> bytes:
     """Return the file of a report."""
     # A broken decoder can produce lone surrogates, which cannot be encoded.
     return _FORMATS[kind](data).encode("utf-8", "replace")
-
-
-def write_file(out: Path, content: bytes) -> None:
-    """Write the file as a whole, or say why it cannot be."""
-    try:
-        write_atomically(out, content)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise InputError(f"cannot write '{out}': {reason}.") from error
 
 
 def write_report(runs: Sequence[Run], out: Path, **options: Any) -> Path:

@@ -20,7 +20,7 @@ from maskov.fasta import letter
 from maskov.models.base import MaskedModel
 from maskov.models.scorer import Scorer
 from maskov.runs import Sample
-from maskov.types import Sequences
+from maskov.types import padded
 from maskov.ui.detokenise import detokenised, readable_spans
 
 # Samples at the top of a report, and how many are looked at where chains are few.
@@ -154,12 +154,9 @@ def score_samples(model: MaskedModel, samples: Sequence[Sample]) -> list[Terms]:
     terms: list[Terms] = []
     for begin in range(0, len(samples), _SCORED):
         group = samples[begin : begin + _SCORED]
-        lengths = torch.tensor([len(sample.ids) for sample in group], device=model.device)
-        tokens = torch.full((len(group), int(lengths.max())), model.mask_id, device=model.device)
-        for row, sample in enumerate(group):
-            tokens[row, : len(sample.ids)] = torch.tensor(sample.ids, device=model.device)
+        given = padded([sample.ids for sample in group], model.mask_id, model.device)
         source = torch.tensor([sample.template for sample in group], device=model.device)
-        given = Sequences(tokens, lengths, source=source)
+        given = replace(given, source=source)
         given = replace(given, pass_cache=scorer.cache(given))
         scorer.check()
         raw, norm = (energy.terms(model, given).tolist() for energy in (Raw(), Norm()))

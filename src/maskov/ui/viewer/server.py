@@ -20,7 +20,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
-from maskov.errors import InputError, MaskovError
+from maskov.errors import InputError, MaskovError, reason_of
 from maskov.ui.report import build
 from maskov.ui.report.formats import to_page
 from maskov.ui.viewer.live import LiveRuns, RunRequest, choices
@@ -248,8 +248,7 @@ def listen(host: str, port: int) -> tuple[socket.socket, str]:
         family, _, _, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         opened = socket.create_server(where[:2], family=family)
     except (OSError, UnicodeError) as error:
-        reason = (getattr(error, "strerror", None) or str(error)).lower()
-        raise InputError(f"cannot listen on '{host}', port {port}: {reason}.") from error
+        raise InputError(f"cannot listen on '{host}', port {port}: {reason_of(error)}.") from error
     name = f"[{host}]" if ":" in host else host
     return opened, f"http://{name}:{opened.getsockname()[1]}"
 

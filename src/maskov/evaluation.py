@@ -1,4 +1,4 @@
-"""The numbers of `maskov evaluate`: perplexity, diversity, copies, and how each was computed."""
+"""What `maskov evaluate` says: perplexity, diversity and copies; of translations BLEU and chrF."""
 
 from __future__ import annotations
 
@@ -6,37 +6,39 @@ import gzip
 import hashlib
 import lzma
 import math
+import os
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
-from io import BufferedIOBase
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from maskov.energies import Autoregressive
-from maskov.errors import InputError, ModelError
+from maskov.errors import InputError, ModelError, reason_of, refuse
 from maskov.fasta import Record, causal_spellings
 from maskov.runs import Run
 from maskov.runs.result import record_of
 from maskov.version import __version__
 
+if TYPE_CHECKING:
+    from sacrebleu.metrics.base import Metric
+
+# Letters of a hash in a signature.
 _SHORT = 12
-_NO_SACREBLEU = "self-BLEU needs sacreBLEU: pip install '.[evaluate]'"
-_ALONE = "self-BLEU needs at least two sentences"
-_CORRELATED = (
-    "samples of the same chain are correlated: the standard errors assume independence and are "
-    "too small"
-)
 # Self-BLEU grows with the number of references; the cap makes large sets comparable.
 MAX_SENTENCES = 500
 _ORDER = 4
 # Maximum bytes of a line or a record: a compressed file could expand beyond memory.
 _MAX_LINE = 2**20
+_OPEN: dict[str, Callable[..., Any]] = {".xz": lzma.open, ".gz": gzip.open}
+RESAMPLES = 1000
+# sacreBLEU warns from this many lines on, but names an option that does not exist here.
+_MANY = 100
 
 
 @dataclass(frozen=True)
@@ -104,12 +106,15 @@ def evaluate(
     texts: Sequence[str | Record], judge: Autoregressive, training: str | Path | None = None
 ) -> Evaluation:
     """Evaluate texts of one sentence each, or records of FASTA: perplexity, diversity, copies."""
-    if not texts:
-        raise InputError("there is no sentence to evaluate.")
     records = [text for text in texts if isinstance(text, Record)]
-    if records and len(records) < len(texts):
-        raise InputError("texts are all lines, or all records of FASTA.")
-    labels = [_label(text, number) for number, text in enumerate(texts, 1)]
+    refuse(
+        (not texts, "there is no sentence to evaluate."),
+        (0 < len(records) < len(texts), "texts are all lines, or all records of FASTA."),
+    )
+    labels = [
+        f"'{text.name}'" if isinstance(text, Record) else f"sentence {number}"
+        for number, text in enumerate(texts, 1)
+    ]
     # What is counted: of a sequence the letters are the words.
     counted = [" ".join(record.sequence) for record in records] or list(map(str, texts))
     for text, label in zip(counted, labels, strict=True):
@@ -118,15 +123,17 @@ def evaluate(
     # Before any long work: the judge and the training file may be missing.
     ((name, fingerprint),) = judge.models().items()
     spelt = causal_spellings(judge, records) or counted
-    copies, copies_signature = _copies(counted, training, fasta=bool(records))
+    copies, copies_signature = None, "none"
+    if training is not None:
+        copies, content = copied(counted, training, fasta=bool(records))
+        copies_signature = f"lower,no-space,training#{content[:_SHORT]}"
     judged = perplexity(judge, spelt, labels)
-    unit = "letters" if records else "words"
     bleu, bleu_signature, notes = _self_bleu(counted, "letters" if records else "13a")
     length = mean(np.array([len(text.split()) for text in counted]))
     signature = [
         f"judge:{name}#{fingerprint[:_SHORT]}",
         "perplexity:start-token,no-end",
-        f"distinct:{unit}",
+        f"distinct:{'letters' if records else 'words'}",
         f"self-bleu:{bleu_signature}",
         f"copied:{copies_signature}",
         f"version:{__version__}",
@@ -162,22 +169,16 @@ def evaluate_run(run: Run, judge: Autoregressive, training: str | Path | None = 
     samples = run.samples
     if not samples:
         raise InputError("the run has no samples yet; finish it with `maskov resume`.")
-    texts: list[str | Record]
-    if run.manifest.inputs.names is None:
-        texts = [sample.text for sample in samples]
-    else:
-        several = bool(run.manifest.config.thin)
-        texts = [record_of(sample, several) for sample in samples]
+    letters, several = run.manifest.inputs.names is not None, bool(run.manifest.config.thin)
+    texts = [record_of(one, several) if letters else one.text for one in samples]
     evaluation = evaluate(texts, judge, training)
     notes = [*run.summary().notes, *evaluation.notes]
     if len({sample.chain for sample in samples}) < len(samples):
-        notes.append(_CORRELATED)
+        notes.append(
+            "samples of the same chain are correlated: the standard errors assume independence "
+            "and are too small"
+        )
     return replace(evaluation, run_signature=run.signature, notes=notes)
-
-
-def _label(text: str | Record, number: int) -> str:
-    """Return what a text is called in a refusal."""
-    return f"'{text.name}'" if isinstance(text, Record) else f"sentence {number}"
 
 
 def _self_bleu(texts: Sequence[str], tokens: str) -> tuple[Estimate | None, str, list[str]]:
@@ -186,23 +187,13 @@ def _self_bleu(texts: Sequence[str], tokens: str) -> tuple[Estimate | None, str,
     `tokens` says in the signature what BLEU's tokens are.
     """
     if len(texts) < 2:
-        return None, "none", [_ALONE]
+        return None, "none", ["self-BLEU needs at least two sentences"]
     chosen = subset(texts)
     try:
         bleu = self_bleu(chosen)
     except ImportError:
-        return None, "none", [_NO_SACREBLEU]
+        return None, "none", ["self-BLEU needs sacreBLEU: pip install '.[evaluate]'"]
     return bleu, f"sacrebleu-{version('sacrebleu')},exp,{tokens},n={len(chosen)}", []
-
-
-def _copies(
-    texts: Sequence[str], training: str | Path | None, fasta: bool
-) -> tuple[Estimate | None, str]:
-    """Return the fraction of copied texts, and its part of the signature."""
-    if training is None:
-        return None, "none"
-    copies, content = copied(texts, training, fasta)
-    return copies, f"lower,no-space,training#{content[:_SHORT]}"
 
 
 @dataclass(frozen=True)
@@ -230,13 +221,14 @@ def perplexity(
     labels = labels or [f"sentence {number}" for number in range(1, len(texts) + 1)]
     ids = [judge.tokenise(text) for text in texts]
     for label, tokens in zip(labels, ids, strict=True):
-        if not tokens:
-            raise InputError(f"{label} has no token in the vocabulary of '{judge.name}'.")
-        if len(tokens) > judge.max_length:
-            raise InputError(
+        refuse(
+            (not tokens, f"{label} has no token in the vocabulary of '{judge.name}'."),
+            (
+                len(tokens) > judge.max_length,
                 f"{label} has {len(tokens)} tokens; '{judge.name}' takes at most "
-                f"{judge.max_length}."
-            )
+                f"{judge.max_length}.",
+            ),
+        )
     nll = np.array([float(terms.sum()) for terms in judge.token_terms(ids)])
     counts = np.array([len(tokens) for tokens in ids])
     with np.errstate(over="ignore"):
@@ -247,35 +239,26 @@ def perplexity(
             f"the judge '{judge.name}' gives {label} a perplexity that is not finite; "
             "use another judge."
         )
+    rate = ratio(nll, counts)
+    per_token, error = math.exp(rate.value), rate.standard_error
     return Perplexity(
         tokens=int(counts.sum()),
         per_sentence=mean(each),
-        per_token=_exponential(ratio(nll, counts)),
+        # Its error is that of the rate to first order.
+        per_token=Estimate(per_token, None if error is None else per_token * error),
         nll=mean(nll),
     )
 
 
-def _exponential(estimate: Estimate) -> Estimate:
-    """Return the exponential of an estimate, with its error to first order."""
-    value, error = math.exp(estimate.value), estimate.standard_error
-    return Estimate(value, None if error is None else value * error)
-
-
 def distinct(texts: Sequence[str], n: int) -> float | None:
     """Return the fraction of distinct n-grams of words; n-grams do not cross sentences."""
-    unique: set[tuple[str, ...]] = set()
-    total = 0
-    for text in texts:
-        grams = _ngrams(text.split(), n)
-        unique.update(grams)
-        total += len(grams)
-    return len(unique) / total if total else None
+    grams = [gram for text in texts for gram in _ngrams(text.split(), n)]
+    return len(set(grams)) / len(grams) if grams else None
 
 
 def subset(texts: Sequence[str], size: int = MAX_SENTENCES) -> list[str]:
     """Return at most `size` evenly spaced texts."""
-    if len(texts) <= size:
-        return list(texts)
+    size = min(size, len(texts))
     return [texts[index * len(texts) // size] for index in range(size)]
 
 
@@ -291,7 +274,13 @@ def self_bleu(texts: Sequence[str]) -> Estimate:
     tokenise = BLEU(effective_order=True).tokenizer
     words = [tokenise(text.rstrip()).split() for text in texts]
     counts = [Counter(gram for n in range(_ORDER) for gram in _ngrams(w, n + 1)) for w in words]
-    first, second = _two_largest(counts)
+    # The largest and the second largest count of each n-gram in any text.
+    first, second = Counter[tuple[str, ...]](), Counter[tuple[str, ...]]()
+    for each in counts:
+        for gram, count in each.items():
+            if count > first[gram]:
+                first[gram], count = count, first[gram]
+            second[gram] = max(second[gram], count)
     scores = []
     for index, own in enumerate(counts):
         correct, total = [0] * _ORDER, [0] * _ORDER
@@ -313,20 +302,6 @@ def _ngrams(words: Sequence[str], n: int) -> list[tuple[str, ...]]:
     return [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
 
 
-def _two_largest(
-    counts: Sequence[Counter[tuple[str, ...]]],
-) -> tuple[Counter[tuple[str, ...]], Counter[tuple[str, ...]]]:
-    """Return the largest and the second largest count of each n-gram in any text."""
-    first: Counter[tuple[str, ...]] = Counter()
-    second: Counter[tuple[str, ...]] = Counter()
-    for text in counts:
-        for gram, count in text.items():
-            if count > first[gram]:
-                first[gram], count = count, first[gram]
-            second[gram] = max(second[gram], count)
-    return first, second
-
-
 def copied(texts: Sequence[str], training: str | Path, fasta: bool = False) -> tuple[Estimate, str]:
     """Return the fraction of texts that are a line of the training text, and that text's hash.
 
@@ -338,19 +313,16 @@ def copied(texts: Sequence[str], training: str | Path, fasta: bool = False) -> t
     missing = set(hashes)
     content = hashlib.sha256()
     try:
-        with _open(Path(training)) as file:
+        with _OPEN.get(Path(training).suffix, open)(training, "rb") as file:
             lines = _lines(file, training, content.update)
             for text in _sequences(lines, training) if fasta else lines:
                 missing.discard(_hash(text))
     except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"cannot read '{training}': {reason.lower().rstrip('.')}.") from error
+        raise InputError(f"cannot read '{training}': {reason_of(error).rstrip('.')}.") from error
     return mean(np.array([key not in missing for key in hashes], float)), content.hexdigest()
 
 
-def _lines(
-    file: BufferedIOBase, training: object, update: Callable[[bytes], object]
-) -> Iterator[str]:
+def _lines(file: Any, training: object, update: Callable[[bytes], object]) -> Iterator[str]:
     """Yield the lines of a file, whose bytes `update` is told of."""
     number = 0
     for number, line in enumerate(iter(lambda: file.readline(_MAX_LINE), b""), 1):
@@ -388,9 +360,112 @@ def _hash(text: str) -> bytes:
     return hashlib.blake2b("".join(text.lower().split()).encode(), digest_size=16).digest()
 
 
-def _open(path: Path) -> BufferedIOBase:
-    if path.suffix == ".xz":
-        return lzma.open(path, "rb")
-    if path.suffix == ".gz":
-        return gzip.open(path, "rb")
-    return open(path, "rb")
+@dataclass(frozen=True)
+class TranslationScores:
+    """Scores of translations against one reference each, 0 to 100.
+
+    An interval is half the width of sacreBLEU's 95 % bootstrap interval over sentences, None for a
+    single one. `length_ratio` is the tokens of translations over those of references.
+    """
+
+    sentences: int
+    bleu: float
+    bleu_interval: float | None
+    bleu_signature: str
+    brevity_penalty: float
+    length_ratio: float
+    chrf: float
+    chrf_interval: float | None
+    chrf_signature: str
+    notes: list[str] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        return asdict(self)
+
+
+def compare(
+    hypotheses: Sequence[str], references: Sequence[str], resamples: int = RESAMPLES
+) -> TranslationScores:
+    """Score each translation against its reference; translations may be empty."""
+    # All resamples of a single sentence are equal: an interval of 0 would be wrong.
+    single = len(hypotheses) < 2 or resamples < 2
+    # With a seed that is no number, sacreBLEU would draw different resamples each time.
+    seed = os.environ.get("SACREBLEU_SEED", "0")
+    refuse(
+        (
+            not any(text.split() for text in references),
+            "the references are empty; give one for each translation.",
+        ),
+        (
+            len(hypotheses) != len(references),
+            f"the number of translations is {len(hypotheses)}, that of references "
+            f"{len(references)}; give one translation for each reference.",
+        ),
+        (
+            not single and not seed.isdecimal(),
+            f"SACREBLEU_SEED is '{seed}'; unset it or give a whole number, so that the intervals "
+            "are reproducible.",
+        ),
+    )
+    metrics = _metrics("scores against references need")
+    bleu, chrf = (
+        metric.corpus_score(hypotheses, [references], n_bootstrap=1 if single else resamples)
+        for metric in metrics
+    )
+    # After the scores: signatures contain the number of resamples and the seed.
+    bleu_signature, chrf_signature = (metric.get_signature().format() for metric in metrics)
+    tokenised = sum(text.endswith(" .") for text in hypotheses) >= _MANY
+    return TranslationScores(
+        sentences=len(hypotheses),
+        bleu=float(bleu.score),
+        bleu_interval=None if single else float(bleu._ci),
+        bleu_signature=bleu_signature,
+        brevity_penalty=float(bleu.bp),
+        length_ratio=float(bleu.ratio),
+        chrf=float(chrf.score),
+        chrf_interval=None if single else float(chrf._ci),
+        chrf_signature=chrf_signature,
+        notes=[
+            "many translations end in ' .' and look tokenised: sacreBLEU does its own tokenisation "
+            "and expects plain text"
+        ]
+        * tokenised,
+    )
+
+
+def _metrics(what_needs: str) -> tuple[Metric, Metric]:
+    """Return BLEU and chrF with sacreBLEU's defaults."""
+    try:
+        from sacrebleu.metrics.bleu import BLEU
+        from sacrebleu.metrics.chrf import CHRF
+    except ImportError as error:
+        raise InputError(f"{what_needs} sacreBLEU: pip install '.[evaluate]'.") from error
+
+    class Chrf(CHRF):
+        """chrF in plain floats.
+
+        Resampled scores are numpy floats of single precision, but a chrF of 0 is a Python float;
+        sacreBLEU (2.6) fails on a mean of both, which a few empty translations cause.
+        """
+
+        def _compute_f_score(self, statistics: Iterable[Any]) -> float:
+            return super()._compute_f_score([int(count) for count in statistics])
+
+    # `force` only silences the warning, which the note replaces.
+    return BLEU(force=True), Chrf()
+
+
+def most_alike(texts: Sequence[str]) -> int:
+    """Return which text is the most similar to all others by chrF, the first of equals."""
+    if len(texts) < 2:
+        return 0
+    _, metric = _metrics("--pick mbr needs")
+    # Each distinct text is compared once.
+    distinct = list(dict.fromkeys(texts))
+
+    def gain(text: str) -> float:
+        alike = (metric.sentence_score(text, [other]).score for other in distinct)
+        return float(sum(texts.count(o) * a for o, a in zip(distinct, alike, strict=True)))
+
+    return texts.index(max(distinct, key=gain))
