@@ -27,7 +27,7 @@ import maskov
 from maskov.energies import Autoregressive, parse_energy
 from maskov.energies.ordered import Ordered
 from maskov.fasta import parse
-from maskov.likelihood import EvidencePlan, TargetEvidence, measure
+from maskov.likelihood import EvidencePlan, TargetEvidence, causal_nats, measure
 from maskov.models.autoregressive import AutoregressiveTranslator
 from maskov.shipped import default_judge
 
@@ -168,10 +168,10 @@ def _measure(options: argparse.Namespace, document: dict[str, Any], path: Path) 
             }  # fmt: skip
             _say(name, target)
             _write(document, path)
-        if "causal" not in document:
+        if "causal_given_length" not in document:
             judge = Autoregressive(str(default_judge()), options.device)
-            terms = judge.token_terms([judge.tokenise(text) for text in texts])
-            document["causal"] = float(sum(t.sum() for t in terms) / sum(len(t) for t in terms))
+            document["causal"], told = causal_nats(judge, model, texts, seed=plan.seed)
+            document["causal_given_length"] = asdict(told) if told else None
             _write(document, path)
 
 
@@ -191,6 +191,9 @@ def _rows(document: dict[str, Any]) -> list[str]:
     if "causal" in document:
         name = "wiki-judge, a causal model of the same size that is not told the length"
         rows.append((document["causal"], f"| {name} | {document['causal']:.3f} | | |"))
+    if told := document.get("causal_given_length"):
+        rows.append((told["value"], "| wiki-judge given the length, by draws of it | "
+                     f"{told['value']:.3f} ± {told['error']:.3f} | | |"))  # fmt: skip
     for name, one in document["targets"].items():
         energy, _, temperature = name.rpartition("@")
         shown = f"`{energy}`" + (f", T = {temperature}" if temperature != "1" else "")

@@ -27,7 +27,7 @@ import torch
 
 from maskov import api
 from maskov.arguments import arguments_of, energy_of
-from maskov.diagnostics.populations import PopulationSummary
+from maskov.diagnostics.populations import Estimate, PopulationSummary
 from maskov.energies import Autoregressive, Energy
 from maskov.energies.networks import Loading
 from maskov.energies.ordered import Ordered
@@ -44,6 +44,9 @@ from maskov.runs.preparation import threads
 from maskov.tuning.path import PILOTS, find_path
 from maskov.tuning.tune import FIRST_CHAIN
 from maskov.types import Chains, Float, Tensor
+
+# Draws of a causal model that estimate how probable lengths are, and those in one batch.
+_DRAWS, _AT_ONCE = 2048, 256
 
 
 @dataclass(frozen=True)
@@ -109,13 +112,15 @@ class TargetEvidence:
 class Evidence:
     """A table of targets, beside the uniform distribution over tokens and a causal model.
 
-    `uniform` and `causal` are nats per token; the causal model is not told the lengths.
+    `uniform` and `causal` are nats per token; the causal model is not told the lengths, but for
+    `causal_given_length`, which is estimated.
     """
 
     targets: tuple[TargetEvidence, ...]
     uniform: float
     texts: int
     causal: float | None = None
+    causal_given_length: Estimate | None = None
 
     def to_json(self) -> str:
         """Return everything as one JSON object."""
@@ -198,20 +203,39 @@ def evidence_as_asked(**given: Any) -> Evidence:
         causal = Autoregressive(
             asked.causal_model, device, trust_remote_code=asked.trust_remote_code
         )
-        return replace(found, causal=_causal(causal, model, asked.texts, lengths))
+        plain, given_length = causal_nats(causal, model, asked.texts, lengths, asked.seed)
+        return replace(found, causal=plain, causal_given_length=given_length)
 
 
-def _causal(
-    causal: Autoregressive, model: MaskedModel, texts: Sequence[Any], lengths: Sequence[int]
-) -> float | None:
-    """Return the nats per token of texts under a causal model, which is not told their length."""
+def causal_nats(
+    causal: Autoregressive,
+    model: MaskedModel,
+    texts: Sequence[Any],
+    lengths: Sequence[int] = (),
+    seed: int = 0,
+) -> tuple[float | None, Estimate | None]:
+    """Return the nats per token of texts under a causal model: −log p(x), and given the length.
+
+    Given the length n, p(x, end) is divided by the probability P(n) that a text has n tokens, the
+    model's own ones; P(n) is estimated by draws of the model.
+    """
     chosen = [str(one) for one in texts if not lengths or len(model.encode(str(one))) in lengths]
     if not chosen:
-        return None
+        return None, None
     ids = [causal.tokenise(text) for text in chosen]
     # Of a model with other tokens, too, by the tokens of the masked one: one unit for all.
     tokens = sum(len(model.encode(text)) for text in chosen)
-    return float(sum(terms.sum() for terms in causal.token_terms(ids))) / tokens
+    terms = causal.token_terms([[*line, causal.end] for line in ids])
+    plain, ended = (float(sum(one[:until].sum() for one in terms)) for until in (-1, None))
+    sizes = torch.tensor([len(line) for line in ids])
+    draws = torch.split(torch.arange(_DRAWS, device=model.device), _AT_ONCE)
+    rng, longest = CounterRng(seed), int(sizes.max())
+    ends = torch.cat([causal.log_ends(longest, each, rng) for each in draws]).exp()[:, sizes].cpu()
+    probability = ends.mean(0)
+    # One draw counts for all lengths, so its sum over texts is what varies.
+    error = float((ends / probability).sum(1).std()) / math.sqrt(_DRAWS)
+    given_length = ended + float(probability.log().sum())
+    return plain / tokens, Estimate(given_length / tokens, error / tokens)
 
 
 def measure(

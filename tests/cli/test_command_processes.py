@@ -56,7 +56,9 @@ def test_version_and_help_import_nothing_heavy(words):
 def test_importing_the_package_imports_nothing_heavy():
     program = (
         "import sys, maskov; maskov.score; heavy = {'torch', 'numpy'} & set(sys.modules); "
-        "assert not heavy, heavy; maskov.energies; from maskov import *; "
+        "assert not heavy, heavy; maskov.energies; maskov.Score; "
+        "assert not {'maskov.filling', 'maskov.rewriting', 'maskov.plan'} & set(sys.modules); "
+        "from maskov import *; "
         "assert sample is maskov.sample and 'sample' in dir(maskov); "
         "assert not hasattr(maskov, 'nothing') and 'torch' in sys.modules"
     )

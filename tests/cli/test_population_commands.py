@@ -42,6 +42,16 @@ def test_populations_end_with_log_z_and_a_verdict(call, printed, tmp_path):
         math.log(sum(map(math.exp, figures["each"])) / 3), abs=1e-9
     )
     assert found["verdict"]["state"] in ("converged", "not converged")
+    # Shares of tokens, in proportion to each population's estimate of Z.
+    weight = [math.exp(one - figures["log_z"]) / 3 for one in figures["each"]]
+    assert {one["position"] for one in figures["tokens"]} == set(range(5))
+    for one in figures["tokens"]:
+        held = [line["tokens"][one["position"]] == one["token"] for line in lines]
+        shares = [sum(held[n : n + 6]) / 6 for n in (0, 6, 12)]
+        share = sum(w * s for w, s in zip(weight, shares, strict=True))
+        scatter = sum((w * (s - share)) ** 2 for w, s in zip(weight, shares, strict=True))
+        assert one["share"] == pytest.approx(share)
+        assert one["error"] == pytest.approx(math.sqrt(scatter * 3 / 2))
     assert "log Z" in printed("diagnose run")
     run = Run.open(tmp_path / "run")
     assert "population:6,from=ordered" in run.signature
@@ -58,10 +68,13 @@ def test_passes_are_the_budget_of_a_particle(printed):
 
 
 def test_populations_of_templates_fill_their_blanks(printed):
-    lines = printed("infill 'the [MASK] was [MASK]' --particles 6 --populations 2 --json -q")
+    ask = "infill 'the [MASK] was [MASK]' --particles 6 --populations 2 --out run --json -q"
+    lines = printed(ask)
     for line in lines.splitlines():
         words = json.loads(line)["tokens"]
         assert (words[0], words[2]) == ("the", "was")
+    (figures,) = json.loads(printed("diagnose run --json"))["diagnosis"]["populations"]
+    assert {one["position"] for one in figures["tokens"]} == {1, 3}
 
 
 def test_populations_keep_constraints(printed, tmp_path):

@@ -6,18 +6,23 @@ import csv
 import json
 import math
 from dataclasses import replace
+from itertools import product
 
 import pytest
 import torch
 
-from maskov import Norm, Raw, Site, parse_energy
+import tiny_models
+from maskov import Norm, Raw, Site, evidence, parse_energy
+from maskov.energies import Autoregressive
 from maskov.energies.ordered import Ordered
 from maskov.errors import InputError
 from maskov.exact import all_states
 from maskov.likelihood import EvidencePlan, measure
 from maskov.models.scorer import Scorer
+from maskov.random import CounterRng
 from maskov.testing import random_table
 from maskov.types import Sequences
+from small import tiny_bert
 
 MODEL = random_table((2, 3), size=4, forbidden=("d",))
 TEXTS = ["a b c", "b b a", "c a", "a a a"]
@@ -68,6 +73,35 @@ def test_the_curve_is_the_likelihood_of_every_product_on_the_path():
     share, nats = target.best
     assert nats == min(point.nats_per_token for point in one.curve)
     assert share in [point.share for point in one.curve]
+
+
+def test_a_causal_model_given_the_length_is_that_of_all_texts_of_a_length(tmp_path):
+    words = "red green blue"
+    folder = str(tiny_models.build_gpt2(tmp_path, tiny_models.word_tokenizer(words)))
+    causal, logs = Autoregressive(folder), []
+    others = [token for token in range(9) if token != causal.end]
+    chain = torch.arange(3000)
+    with torch.inference_mode():
+        ends = causal.log_ends(3, chain, CounterRng(0)).exp()
+    for length in range(4):
+        every = [[*one, causal.end] for one in product(others, repeat=length)]
+        truth = torch.stack([-terms.sum() for terms in causal.token_terms(every)]).logsumexp(0)
+        logs.append(float(truth))
+        error = float(ends[:, length].std()) / math.sqrt(len(chain))
+        assert abs(float(ends[:, length].mean()) - math.exp(truth)) <= 4.5 * error + 1e-6
+    texts = ["blue red green", "red blue", "green green blue"]
+    found = evidence(tiny_bert(words), texts, "ordered", causal_model=folder)
+    lines = [causal.tokenise(text) for text in texts]
+    assert found.causal == pytest.approx(sum(map(_nats, causal.token_terms(lines))) / 8)
+    ended = causal.token_terms([[*line, causal.end] for line in lines])
+    truth = (sum(map(_nats, ended)) + logs[2] + 2 * logs[3]) / 8
+    told = found.causal_given_length
+    assert abs(told.value - truth) <= 4.5 * told.error
+    assert 0 < told.error < 0.05
+
+
+def _nats(terms):
+    return float(terms.sum())
 
 
 def test_more_passes_make_a_longer_path():

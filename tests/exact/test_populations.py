@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -33,6 +33,19 @@ PARTICLES, POPULATIONS = 6, 8000
 PATH = (0.3, 0.6, 1.0)
 # A test of one true statement fails once in 16,000.
 MOST_Z = 4.0
+
+
+@dataclass(frozen=True)
+class Recording(CounterRng):
+    """Keeps the key of every number that was drawn."""
+
+    keys: list = field(default_factory=list)
+
+    def uniform(self, chain, step, purpose, index=None):
+        places = torch.zeros_like(chain) if index is None else index
+        rows = zip(chain.tolist(), step.tolist(), places.tolist(), strict=True)
+        self.keys.extend((int(purpose), *row) for row in rows)
+        return super().uniform(chain, step, purpose, index)
 
 
 def _blank(first, count):
@@ -340,3 +353,15 @@ def test_a_cold_target_gets_a_cold_start():
     }  # fmt: skip
     assert found[1.0] == 1.0
     assert found[0.5] < 0.8
+
+
+@pytest.mark.parametrize("move", [Site(), Span()], ids=["site", "span"])
+def test_draws_and_moves_use_no_random_number_twice(move):
+    rng = Recording(0)
+    kernel = Population(Metropolis(Norm(), move), Ordered(), PARTICLES, PATH, moves=2)
+    chains = kernel.first(_blank(0, PARTICLES), SCORER, rng)
+    assert rng.keys
+    for point in range(len(PATH)):
+        now = kernel.at(point, None, None)
+        chains = whole_epoch(now, now.init(chains, SCORER), SCORER, rng)
+    assert len(set(rng.keys)) == len(rng.keys)

@@ -270,8 +270,11 @@ def _print_evidence(found: Evidence) -> None:
     print_rows(head, rows, words=("energy", "populations"))
     if found.texts:
         say(f"uniform over all tokens: {found.uniform:.3f} nats per token")
-    if found.causal is not None:
-        say(f"the causal model, which is not told the length: {found.causal:.3f} nats per token")
+    if found.causal is not None and (told := found.causal_given_length):
+        say(
+            f"the causal model: {found.causal:.3f} nats per token; given the length "
+            f"{told.value:.3f} ± {told.error:.3f}"
+        )
     for note in notes:
         say(note)
 

@@ -325,7 +325,7 @@ def diagnose(manifest: Manifest, traces: Traces, names: Names = dict) -> Diagnos
     }
     verdict, populations = None, list[PopulationFigures]()
     if manifest.particles:
-        populations = population_figures(manifest, traces)
+        populations = population_figures(manifest, traces, names)
         verdict = population_verdict(manifest, populations)
     return Diagnosis(
         verdict or judge(manifest, judged, tokens.statistics if tokens else ()),

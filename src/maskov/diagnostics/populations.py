@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from maskov.config import Manifest
 from maskov.diagnostics.chains import chain_templates
+from maskov.diagnostics.tokens import Names, Tokens
 from maskov.diagnostics.verdict import Verdict
 from maskov.types import Traces
 
@@ -29,6 +30,8 @@ Reals = npt.NDArray[np.float64]
 MOST_SPREAD, LEVEL, LEAST_ANCESTORS = 0.3, 0.01, 5
 # How much more log Z the longer populations may find, the error of that included.
 MOST_GAIN = 0.5
+# Tokens of a position whose shares are told, the most frequent first.
+MOST_TOKENS = 5
 
 
 @dataclass(frozen=True)
@@ -228,6 +231,16 @@ class PopulationSummary:
 
 
 @dataclass(frozen=True)
+class TokenShare:
+    """How often a token stands at a position, which counts from 0, and the error of that."""
+
+    position: int
+    token: str
+    share: float
+    error: float
+
+
+@dataclass(frozen=True)
 class PopulationFigures:
     """What the populations of one line of input say, as plain data.
 
@@ -235,7 +248,8 @@ class PopulationFigures:
     deviation of log Z between populations, and `genealogical_error` the error by descent alone.
     `gain` is how much higher log Z is in the populations that moved longer, with `gain_error`.
     `effective` is the smallest share of effective particles at a point of the path, `p_value` that
-    of a test that all populations have one mean energy.
+    of a test that all populations have one mean energy. `tokens` are the most frequent ones of each
+    position that varied; none if they were not traced.
     """
 
     template: int
@@ -253,6 +267,7 @@ class PopulationFigures:
     energy_error: float
     p_value: float
     problems: list[str]
+    tokens: list[TokenShare]
 
 
 @dataclass(frozen=True)
@@ -265,8 +280,13 @@ class PopulationVerdict(Verdict):
         return super().headline.replace("chains", "populations")
 
 
-def population_figures(manifest: Manifest, traces: Traces) -> list[PopulationFigures]:
-    """Return the figures of each line of input, once its populations are at the end of the path."""
+def population_figures(
+    manifest: Manifest, traces: Traces, names: Names = dict
+) -> list[PopulationFigures]:
+    """Return the figures of each line of input, once its populations are at the end of the path.
+
+    `names` returns the texts of tokens by number.
+    """
     if not traces["steps"][-1].all():
         return []
     templates, found = chain_templates(manifest), []
@@ -284,8 +304,30 @@ def population_figures(manifest: Manifest, traces: Traces) -> list[PopulationFig
                 one.spread, one.gain.value, one.gain.error, one.genealogical_error, one.ancestors,
                 float(one.effective.min()), energy.value, energy.error, one.disagreement,
                 one.problems,
+                token_shares(one, traces["tokens"][:, mine], names()) if "tokens" in traces else [],
             )
         )  # fmt: skip
+    return found
+
+
+def token_shares(
+    summary: PopulationSummary, tokens: Tokens, texts: dict[int, str]
+) -> list[TokenShare]:
+    """Return the shares of the most frequent tokens at the end of the path, by position.
+
+    `tokens` are points × particles × positions. Words of a template never vary and are left out.
+    """
+    found = []
+    for position in np.flatnonzero((tokens != tokens[:1, :1]).any((0, 1))).tolist():
+        last = tokens[-1, :, position].reshape(summary.ancestor.shape)
+        kinds, counts = np.unique(last, return_counts=True)
+        shares = []
+        for token in kinds[np.argsort(-counts, kind="stable")[:MOST_TOKENS]].tolist():
+            share = summary.mean((last == token).astype(np.float64))
+            text = texts.get(token, f"token {token}")
+            shares.append(TokenShare(position, text, share.value, share.error))
+        # Populations count in proportion to Z, not by their number of particles.
+        found += sorted(shares, key=lambda one: -one.share)
     return found
 
 

@@ -24,8 +24,9 @@ from maskov.models.tokens import (
     token_ids,
 )
 from maskov.parts import quoted
+from maskov.random import Purpose, Rng
 from maskov.shipped import folder_of, source_of
-from maskov.types import Float, Sequences, Tensor, inside
+from maskov.types import Float, Int, Sequences, Tensor, inside
 
 
 @dataclass(frozen=True)
@@ -318,6 +319,37 @@ class Autoregressive(NetworkEnergy):
         self._batcher.each(torch.tensor(sizes), work)
         refuse_nan(torch.cat([torch.zeros(0), *terms]), self.name)
         return terms
+
+    @cached_property
+    def end(self) -> int:
+        """The token that ends a text."""
+        for token in (self.tokenizer.eos_token_id, self.tokenizer.sep_token_id):
+            if token is not None:
+                return int(token)
+        raise ModelError(f"the tokenizer of '{self.name}' has no end token: texts have no length.")
+
+    def log_ends(
+        self, longest: int, chain: Int[Tensor, " draws"], rng: Rng
+    ) -> Float[Tensor, "draws longest1"]:
+        """Draw texts that go on, and return log p that each would have ended after 0, 1, … tokens.
+
+        The mean of these probabilities over draws estimates, without bias, how probable it is that
+        a text has so many tokens.
+        """
+        token, past, found = torch.full_like(chain, self._start), None, []
+        going = torch.zeros(len(chain), dtype=torch.float64, device=chain.device)
+        for place in range(longest + 1):
+            with coarse(False):
+                answer = self.network(
+                    input_ids=token[:, None], past_key_values=past, use_cache=True
+                )
+            past, log_p = answer.past_key_values, answer.logits[:, -1].double().log_softmax(1)
+            found.append(going + log_p[:, self.end])
+            log_p[:, self.end] = -torch.inf
+            going = going + log_p.logsumexp(1)
+            step = torch.full_like(chain, place)
+            token = rng.categorical(log_p.softmax(1), chain, step, Purpose.TOKEN)
+        return torch.stack(found, dim=1)
 
     @property
     def max_length(self) -> int:
