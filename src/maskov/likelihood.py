@@ -323,8 +323,9 @@ def _at_length(
         scorer.check()
     last = kernel.energy.total(chains.part_values.values)  # type: ignore[union-attr]
     summary = PopulationSummary.of(
-        np.stack(weights), chains.replica.cpu().numpy(), last.cpu().numpy(), plan.particles
-    )
+        np.stack(weights), chains.replica.cpu().numpy(), last.cpu().numpy(), plan.particles,
+        moves=plan.moves * len(path), positions=length,
+    )  # fmt: skip
     one = LengthEvidence(
         length, len(lines), summary.log_z.value, summary.log_z.error, float(values.sum()),
         (scorer.passes - before) / count, summary.agree, tuple(summary.problems),

@@ -365,3 +365,16 @@ def test_draws_and_moves_use_no_random_number_twice(move):
         now = kernel.at(point, None, None)
         chains = whole_epoch(now, now.init(chains, SCORER), SCORER, rng)
     assert len(set(rng.keys)) == len(rng.keys)
+
+
+def test_particles_that_move_less_than_once_a_position_are_not_called_converged():
+    # Populations that are as alike as can be: nothing else speaks against them.
+    energy = np.tile(np.arange(8.0), (4, 1))
+    ancestor = np.tile(np.arange(8), (4, 1))
+    still, moved = (
+        PopulationSummary(np.zeros((5, 4, 8)), ancestor, energy, moves=moves, positions=20)
+        for moves in (19, 20)
+    )
+    assert moved.agree
+    assert len(still.problems) == 1
+    assert "19 moves for 20 positions" in still.problems[0]

@@ -51,13 +51,16 @@ class PopulationSummary:
 
     `log_weight` are the log-weights of each particle at each point of the path, before it was drawn
     again; `ancestor` is the first particle that each of the last ones descends from. `first` is the
-    number of the first population: those with odd numbers moved longer.
+    number of the first population: those with odd numbers moved longer. `moves` are those of a
+    particle of the shorter ones along the path, for so many free `positions`; 0 if unknown.
     """
 
     log_weight: Reals  # points × populations × particles
     ancestor: npt.NDArray[np.int64]  # populations × particles
     energy: Reals  # populations × particles
     first: int = 0
+    moves: int = 0
+    positions: int = 0
 
     @classmethod
     def of(
@@ -67,6 +70,8 @@ class PopulationSummary:
         energy: Reals,
         particles: int,
         first: int = 0,
+        moves: int = 0,
+        positions: int = 0,
     ) -> PopulationSummary:
         """Cut traces of all particles, in the order of their chains, into populations."""
         points = len(log_weight)
@@ -75,6 +80,8 @@ class PopulationSummary:
             ancestor.reshape(-1, particles),
             energy.reshape(-1, particles),
             first,
+            moves,
+            positions,
         )
 
     @property
@@ -212,6 +219,13 @@ class PopulationSummary:
                 f"populations that moved longer find {gain} more log Z (at most {MOST_GAIN}, "
                 "with the error): use more --passes",
             )
+        if self.moves < self.positions:
+            # Where even the longer ones hardly move, they find no more than the others.
+            found.insert(
+                0,
+                f"particles made {self.moves} moves for {self.positions} positions (at least one "
+                "each): use more --passes",
+            )
         if min(self.ancestors) < LEAST_ANCESTORS:
             found.append(
                 f"a population descends from {min(self.ancestors)} of its {self.particles} first "
@@ -292,10 +306,14 @@ def population_figures(
     templates, found = chain_templates(manifest), []
     for template in np.unique(templates):
         mine = templates == template
+        tokens = traces["tokens"][:, mine] if "tokens" in traces else np.zeros((1, 1, 0), np.int32)
+        # Words of a template never vary.
+        varied = np.flatnonzero((tokens != tokens[:1, :1]).any((0, 1))).tolist()
         one = PopulationSummary.of(
             traces["log_weight"][:, mine], traces["ancestor"][-1, mine],
             traces["energy_target"][-1, mine], manifest.particles,
-            int(mine.argmax()) // manifest.particles,
+            int(mine.argmax()) // manifest.particles, int(traces["steps"][:, mine].sum(0).min()),
+            len(varied),
         )  # fmt: skip
         log_z, energy = one.log_z, one.mean(one.energy)
         found.append(
@@ -304,31 +322,25 @@ def population_figures(
                 one.spread, one.gain.value, one.gain.error, one.genealogical_error, one.ancestors,
                 float(one.effective.min()), energy.value, energy.error, one.disagreement,
                 one.problems,
-                token_shares(one, traces["tokens"][:, mine], names()) if "tokens" in traces else [],
+                [share for place in varied
+                 for share in token_shares(one, place, tokens[-1, :, place], names())],
             )
         )  # fmt: skip
     return found
 
 
 def token_shares(
-    summary: PopulationSummary, tokens: Tokens, texts: dict[int, str]
+    summary: PopulationSummary, position: int, tokens: Tokens, texts: dict[int, str]
 ) -> list[TokenShare]:
-    """Return the shares of the most frequent tokens at the end of the path, by position.
-
-    `tokens` are points × particles × positions. Words of a template never vary and are left out.
-    """
-    found = []
-    for position in np.flatnonzero((tokens != tokens[:1, :1]).any((0, 1))).tolist():
-        last = tokens[-1, :, position].reshape(summary.ancestor.shape)
-        kinds, counts = np.unique(last, return_counts=True)
-        shares = []
-        for token in kinds[np.argsort(-counts, kind="stable")[:MOST_TOKENS]].tolist():
-            share = summary.mean((last == token).astype(np.float64))
-            text = texts.get(token, f"token {token}")
-            shares.append(TokenShare(position, text, share.value, share.error))
-        # Populations count in proportion to Z, not by their number of particles.
-        found += sorted(shares, key=lambda one: -one.share)
-    return found
+    """Return the shares of the most frequent tokens that particles hold at a position."""
+    held, found = tokens.reshape(summary.ancestor.shape), []
+    kinds, counts = np.unique(held, return_counts=True)
+    for token in kinds[np.argsort(-counts, kind="stable")[:MOST_TOKENS]].tolist():
+        share = summary.mean((held == token).astype(np.float64))
+        text = texts.get(token, f"token {token}")
+        found.append(TokenShare(position, text, share.value, share.error))
+    # Populations count in proportion to Z, not by their number of particles.
+    return sorted(found, key=lambda one: -one.share)
 
 
 def population_verdict(manifest: Manifest, figures: list[PopulationFigures]) -> Verdict:
