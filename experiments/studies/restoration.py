@@ -312,8 +312,8 @@ def page(out: Path, model: str) -> None:
         "set has them, ECE the expected calibration error of the first fill. Passes and seconds "
         "are those of one gap on one core, without what the measurement needs.", "",
         f"`infill` has its defaults, {DEFAULT_ENERGY}, and {DEFAULT_OF_LENGTHS} for unknown "
-        f"lengths. With two orders and a search of width 4 it needs about the passes of the "
-        f"beam, whose width is {TOP}: a wider beam finds more but gives nothing more probability. "
+        f"lengths. With two orders and a search of width 4 it needs fewer passes than the beam, "
+        f"whose width is {TOP}; a wider beam finds more fills but makes none more probable. "
         "Of mask-predict, log p is that of the same order, the surest place next, one place a "
         "pass. Peers that know no length take each of four as equally probable. One blank is the "
         "same for all methods.", "",
@@ -325,6 +325,14 @@ def page(out: Path, model: str) -> None:
         mine = [one["methods"] for one in gaps if one["kind"] == kind]
         label = str(kind) if kind else f"unknown, 1 to {MOST}"
         text += [_line(label, method, mine) for method in mine[0]]
+    small = [
+        f"{_gain([one['methods'] for one in gaps if one['kind'] == kind], SMALL, BEAM)} ({kind} "
+        "tokens)" for kind in kinds if kind > 1
+    ]  # fmt: skip
+    text += [
+        "", f"What `infill` with two orders gains over the beam in log p: {', '.join(small)}. "
+        "Mask-predict needs a pass for each token and lists one fill.",
+    ]  # fmt: skip
     unknown = [one["methods"][INFILL] for one in gaps if not one["kind"]]
     if unknown:
         given, good = [one["length"] for one in unknown], [one["error"] <= 0.1 for one in unknown]
@@ -409,7 +417,7 @@ def _line(label: str, method: str, gaps: list[dict[str, Any]]) -> str:
         values = np.array([one["log_p"] for one in rows])
         log_p = _with_error(values)
         if method != INFILL:
-            gain = _with_error(np.array([one[INFILL]["log_p"] for one in gaps]) - values, "+")
+            gain = _gain(gaps, INFILL, method)
     if rows[0].get("above") is not None:
         cover = f"{np.mean([one['above'] < 0.9 for one in rows]):.2f}"
     if rows[0].get("top") is not None:
@@ -419,6 +427,11 @@ def _line(label: str, method: str, gaps: list[dict[str, Any]]) -> str:
         f"| {label} | {method} | {len(rows)} | {mean('rank1')} | {mean('rank20')} | {log_p} "
         f"| {gain} | {cover} | {ece} | {mean('passes', 0)} | {mean('seconds')} |"
     )
+
+
+def _gain(gaps: list[dict[str, Any]], method: str, other: str) -> str:
+    """Return how much more log p a method gives the truths than another."""
+    return _with_error(np.array([one[method]["log_p"] - one[other]["log_p"] for one in gaps]), "+")
 
 
 def _with_error(values: Any, sign: str = "") -> str:

@@ -7,12 +7,15 @@ from itertools import product
 
 import numpy as np
 import pytest
+import torch
 from tests.small import tiny_bert
 
 import maskov
 from maskov import filling
 from maskov.errors import InputError
 from maskov.filling import DEFAULT_OF_LENGTHS, DistinctScorer, Filler, shapes_of
+from maskov.models.base import Queries
+from maskov.models.scorer import Scorer
 from maskov.random import CounterRng
 from maskov.texts import gaps_of, spans_blank
 
@@ -194,3 +197,20 @@ def test_sets_of_a_mass_are_measured():
     assert found.mass_above(found.fills[3].probability) == pytest.approx(
         sum(one.probability for one in found.fills[:3]), abs=0.02
     )
+
+
+@pytest.mark.parametrize("most", [2**15, 3])
+def test_equal_queries_are_run_once(most):
+    """The answers are those of the plain scorer, also once some were forgotten."""
+    masked = torch.tensor([[0, 1, 0], [1, 0, 1], [0, 1, 0], [1, 1, 1], [0, 0, 1]], dtype=torch.bool)
+    tokens = torch.tensor(MODEL.encode("ag bh ci")).repeat(5, 1).masked_fill(masked, MODEL.mask_id)
+    tokens[4, :2] = tokens[0, 0]
+    queries = Queries(tokens, torch.full((5,), 3), masked)
+    plain, distinct = Scorer(MODEL), DistinctScorer(MODEL)
+    distinct.most = most
+    for passes in (4, 4 if most > 5 else 8):
+        assert torch.allclose(distinct.hidden(queries), plain.hidden(queries), atol=1e-5)
+        assert distinct.passes == passes
+    # Other places of the same sequences are other queries.
+    fewer = Queries(tokens, queries.lengths, masked & torch.tensor([False, True, True]))
+    assert torch.allclose(distinct.hidden(fewer), plain.hidden(fewer), atol=1e-5)
