@@ -388,7 +388,8 @@ def _energies(document: dict[str, Any]) -> list[str]:
     lines = [
         "", "## Which energy", "",
         f"log p of the missing tokens on other text ({document['texts']}), and the difference to "
-        "the first line (`python -m experiments.studies.fill_energies`). Z of energies that are not normalised is estimated from a few draws. "
+        "the first line (`python -m experiments.studies.fill_energies`). "
+        "Z of energies that are not normalised is estimated from a few draws. "
         "These make it rather too small, which favours such energies.", "",
         "| energy | " + " | ".join(f"size {one} ({n} gaps)" for one, n in counts.items()) + " |",
         "|---|" + "---|" * len(counts),
