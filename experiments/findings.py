@@ -124,11 +124,11 @@ def _likelihood(r: Results) -> str:
         return f"{found['targets'][name]['nats_per_token']:.2f}"
 
     return f"""\
-## By likelihood E_raw is the worst energy, and an ordered fill better than E_norm
+## By likelihood an ordered fill is better than E_norm, and E_norm better than E_raw
 
 How probable is held-out English under each energy? On {found["sentences"]} sentences of 10 tokens, in nats per token (lower is
 better): the mixture of eight orders {nats("ordered(orders=8)@1")}, one order {nats("ordered@1")}, both exactly. E_norm has at least {nats("norm@1")}, at
-T = 1.45 at least {nats("norm@1.45")}; E_raw, even at T = 2.8, at least {nats("raw@2.8")}. The uniform distribution over word pieces has
+T = 1.45 at least {nats("norm@1.45")}; E_raw, measured at T = 2.8 only, at least {nats("raw@2.8")}. The uniform distribution over word pieces has
 {found["uniform"]:.2f}. log Z of E_norm and E_raw is estimated from below, so up to chance they can only be worse than shown.
 [Evidence](evidence/README.md)
 
