@@ -6,6 +6,7 @@ JOBS ?= 2
 SEED ?= $(shell date +%s)
 # Slow tests that every change runs: real processes, signals, lost power, larger exact targets.
 SLOW_PART := tests/cli/test_command_processes.py \
+  tests/docs/test_examples.py::test_a_newcomer_follows_the_readme \
   tests/exact/test_sampled_translations.py \
   tests/models/test_model_options.py \
   tests/resume/test_same_bytes.py::test_processes_load_the_experts_themselves \
@@ -18,7 +19,7 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint c
 .PHONY: run test test-slow test-slow-part test-fuzz test-mutants test-browser reproduce-quick docs docs-serve lint types format check clean
 
 run: $(VENV)/.core  ## draw sentences from the default model, changing as you watch
-	$(BIN)/maskov sample --chains 6 --epochs 8
+	$(BIN)/maskov sample
 
 # Bytecode is kept: tests that start processes would compile the package anew in each.
 test: export PYTHONDONTWRITEBYTECODE :=
@@ -45,7 +46,7 @@ reproduce-quick: $(VENV)/.dev  ## every experiment of the paper, as a smoke test
 	rm -rf build/reproduce-quick
 	$(BIN)/python -m experiments all --quick --device cpu --out build/reproduce-quick
 
-docs: $(VENV)/.dev  ## the documentation, into build/site; what is broken fails
+docs: $(VENV)/.dev  ## the documentation, into build/site; broken links fail
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 docs-serve: $(VENV)/.dev  ## the documentation at http://127.0.0.1:8000, as you edit it
@@ -58,13 +59,13 @@ lint: $(VENV)/.dev  ## style
 types: $(VENV)/.dev  ## types, strictly
 	$(BIN)/mypy
 
-format: $(VENV)/.dev  ## mend what can be mended by itself
+format: $(VENV)/.dev  ## fix style, where ruff can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 check: test docs lint types  ## most of what CI runs
 
-clean:  ## remove what was set up
+clean:  ## remove the environment and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(BIN)/pip:

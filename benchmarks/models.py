@@ -90,7 +90,7 @@ def load_model(
     if name == "wiki-small-grown":
         model = grow(model)
     if not plain:
-        return cast(HuggingFaceModel, adapted(model, precision=precision))
+        return cast(HuggingFaceModel, adapted(model, model.source, precision))
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
     model.dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
     model.network.to(model.dtype)

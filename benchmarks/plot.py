@@ -2,7 +2,7 @@
 
     python -m benchmarks plot results/bench/side-by-side-*.json results/bench/scaling-*.json
 
-Bars show the rows of one file, curves the points of a grid. Figures lie beside their files.
+Bars show the rows of one file, curves the points of a grid. Figures lie next to their files.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ _HELP = {
     "energy": "raw or norm",
     "length": "tokens of a chain: 20, or a range 15:45",
     "burn_in": "epochs of burn-in",
-    "seconds": "seconds of a measurement that has no end of its own",
+    "seconds": "seconds of a measurement without an end",
 }
 
 

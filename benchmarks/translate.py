@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.tools import MODEL, about, now, parser, write
+from maskov import translate
 from maskov.evaluation import compare
 from maskov.models import load
 from maskov.models.autoregressive import AutoregressiveTranslator
 from maskov.models.conditional import ConditionalModel
 from maskov.shipped import folder_of
-from maskov.translation.api import run_method, translate_lines, translations_of
+from maskov.translation.api import run_method, translations_of
 from maskov.translation.methods import TranslationMethod
 
 SUBJECTS = """
@@ -83,7 +84,7 @@ def measure(
 ) -> tuple[dict[str, float], list[str]]:
     """Translate once; return what a sentence cost and came to, if it has passes, and the texts."""
     if method.name == "ar":
-        return {}, [line.text for line in translate_lines(model, lines, method, twin)]
+        return {}, [line.text for line in translate(model, lines, method, twin)]
     run = run_method(model.given(lines), method)
     found = translations_of(run, method)
     row = {
@@ -126,7 +127,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if device.type != "cpu" and method.samples:
             # Every kernel is compiled by then; the steps are recorded anew in each run.
             first = replace(method, epochs=method.schedule().force_accept + 2)
-        translate_lines(model, lines[:2] if device.type == "cpu" else lines, first, twin)
+        translate(model, lines[:2] if device.type == "cpu" else lines, first, twin, progress=False)
         begin = now(device)
         row, texts = measure(model, lines, method, twin)
         seconds = now(device) - begin

@@ -16,8 +16,8 @@ from experiments.lib.settings import setting_of, with_sentences, with_texts
 from maskov.cli import run_app
 from maskov.cli.commands import stop_on_signals
 from maskov.cli.output import say
+from maskov.config import ModelSource
 from maskov.errors import InputError, Interrupted
-from maskov.models.packed import check_smoothing
 
 # The cells that --only selects.
 _ONLY: dict[str, Callable[[Cell], bool]] = {
@@ -139,7 +139,7 @@ def reproduce(
         raise InputError("--title names the model of --translation: give both.")
     if paper and checkpoints is None and name not in ("list", "report"):
         raise InputError("--paper needs --checkpoints, the folder with the paper's models.")
-    check_smoothing(remove_smoothing)
+    ModelSource(name, remove_smoothing=remove_smoothing)  # which refuses what is not a share
     setting = setting_of(given[0])
     if sentences is not None:
         setting = with_sentences(setting, _count(sentences))

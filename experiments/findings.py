@@ -136,6 +136,19 @@ T = 1.45 at least {nats("norm@1.45")}; E_raw, measured at T = 2.8 only, at least
 """
 
 
+def _default(r: Results) -> str:
+    found = r.json("default/targets.json")
+    best, held = found["chosen"], found["held_out"]
+    return f"""\
+## Plain sentences converge, at a target close to the model's own draws
+
+By default chains propose whole sentences of the model's ordered fill at T = {best["temperature"]} and test them against that fill
+tilted by {best["tilt"]}·E_norm in groups. They accept {best["accepted"]:.0%}, so {best["passes"]:,.0f} masked passes give 100 effective draws. Their text has
+a judge's perplexity of {best["perplexity"]:.0f} ± {best["perplexity_error"]:.0f}, held-out text {held["perplexity"]:.0f}; but {best["repeated"]:.0%} of its words stand earlier in the same sentence, of
+held-out text {held["repeated"]:.0%}. [The default target](default/README.md)
+"""
+
+
 def _mixing(r: Results) -> str:
     return f"""\
 ## Spans and a grouped burn-in make chains several times faster
@@ -227,7 +240,7 @@ def _speed(r: Results) -> str:
 
 
 FINDINGS: tuple[Callable[[Results], str], ...] = (
-    _likelihood, _mixing, _orders, _translation, _antibodies, _speed,
+    _likelihood, _default, _mixing, _orders, _translation, _antibodies, _speed,
 )  # fmt: skip
 
 

@@ -255,7 +255,7 @@ that they paid for:
 
 {_table(["row", "E_norm", "steps"], ([name, f"{one['energy']:.1f} ± {one['standard_error']:.1f}", f"{one['steps']:.0f}"] for name, one in proteins.items()))}
 
-- **Groups help proteins most**: a step costs 4 passes instead of about 80. A grouped target is a law of its own, so it
+- **Groups help proteins most**: a step costs 4 passes instead of about 80. A grouped target is another law, so it
   is not the default; `--burn-in 12 --burn-in-energy "norm(groups=4)"` has a longer grouped burn-in.
 - No chain has converged: energies still fall, and the chains of a row differ much.
 

@@ -76,7 +76,7 @@ def extended(tokenizer: Any, words: Sequence[str], spaces: bool = False) -> Any:
                 following += 1
         file.write_text(json.dumps(rules, ensure_ascii=False), "utf-8")
         about = json.loads(settings.read_text("utf-8"))
-        # A class with rules of its own would ignore those of the file.
+        # A class with its own rules would ignore those of the file.
         about["tokenizer_class"] = "PreTrainedTokenizerFast"
         about["clean_up_tokenization_spaces"] = False
         settings.write_text(json.dumps(about), "utf-8")

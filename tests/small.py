@@ -3,16 +3,24 @@
 import torch
 from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 
-from maskov.exact import fresh_state
-from maskov.execution.loop import ended, epoch as run_epoch
+from maskov.exact import balance_error, fresh_state, invariance_error, transition_matrix
 from maskov.kernels import Kernel
+from maskov.kernels.base import ended, epoch as run_epoch
 from maskov.models import HuggingFaceModel
 from maskov.models.scorer import Scorer
 from maskov.random import CounterRng
 from maskov.testing import random_table
 from maskov.types import Chains, StepInfo
 
-__all__ = ["epoch", "happened", "on_untrained", "random_state", "random_table", "tiny_bert"]
+__all__ = [
+    "epoch",
+    "happened",
+    "on_untrained",
+    "random_state",
+    "random_table",
+    "site_matrices",
+    "tiny_bert",
+]
 
 
 def tiny_bert(
@@ -44,6 +52,17 @@ def epoch(kernel: Kernel, state: Chains, engine: Scorer, draws: CounterRng):
     for after, info in run_epoch(kernel, before, engine, draws):
         yield before, after, info
         before = after
+
+
+def site_matrices(kernel: Kernel, model, states, target, asynchronous: bool):
+    """Yield P of a step at each place; it is stochastic and in balance with the target."""
+    for masked in torch.eye(states.shape[1]) > 0:
+        matrix = transition_matrix(kernel, Scorer(model), states, masked, asynchronous)
+        assert (matrix.sum(1) - 1).abs().max() < 1e-10
+        assert matrix.min() > -1e-10
+        assert balance_error(matrix, target) < 1e-10
+        assert invariance_error(matrix, target) < 1e-10
+        yield matrix
 
 
 def random_state(model, count: int, length: int, seed: int = 0) -> Chains:

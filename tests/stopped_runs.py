@@ -7,10 +7,18 @@ from pathlib import Path
 import torch
 
 from maskov import Metropolis, Norm, Run, Schedule, sample
+from maskov.runs.state import START, Header, read_header
 from small import tiny_bert
 
 MODEL = tiny_bert("red green blue white", torch.float32)
 EPOCHS, CHAINS = 6, 4
+
+
+def header_of(checkpoint: Path) -> Header:
+    """Return what a checkpoint says of itself."""
+    with checkpoint.open("rb") as file:
+        file.seek(START)
+        return read_header(file)
 
 
 def run(

@@ -176,17 +176,6 @@ class Context:
         return [a for a, _ in kept], [b for _, b in kept]
 
 
-def link_as(name: str, model: Path) -> str:
-    """Link a model folder under another name and return the link's path.
-
-    Results name a model by its folder, and trainings always call theirs `model`.
-    """
-    link = model.with_name(name)
-    if not link.exists():
-        link.symlink_to(model.name)
-    return str(link)
-
-
 def pair_of(name: str) -> str:
     """Return the language pair of a test set, such as de-en."""
     languages = name.rsplit(".", 1)[-1]

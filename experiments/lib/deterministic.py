@@ -17,7 +17,7 @@ from experiments.lib.sentences import choose_sentences
 from maskov.evaluation import compare
 from maskov.models.base import Queries
 from maskov.models.conditional import ConditionalModel
-from maskov.translation.api import run_method, translate_lines
+from maskov.translation.api import run_method
 from maskov.translation.methods import TranslationMethod
 
 # Tokens of a translation, for planning.
@@ -65,8 +65,10 @@ class DeterministicTranslations(Cell):
             beam=self.beam,
         )
         twin = context.twin(pair) if self.method == "ar" else None
-        settings = {} if self.method == "ar" else {"stop": context.stop}
-        translations = translate_lines(model, chosen.sources, method, twin, **settings)
+        stop = None if self.method == "ar" else context.stop
+        translations = maskov.translate(
+            model, chosen.sources, method, twin, progress=False, stop=stop
+        )
         texts = chosen.with_empty([translation.text for translation in translations])
         score = compare(texts, chosen.references)
         # Half of a 95 % interval is 1.96 standard errors.

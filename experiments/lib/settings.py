@@ -92,7 +92,7 @@ SETTINGS = {
     ),
     "base": Setting(
         "base",
-        "for a model of the size of BERT-base (experiments/studies/bert_base.py)",
+        "for a model of the size of BERT-base",
         TextSize(chains=128, length=(15, 45), epochs=30, burn_in=10, search=1000),
         TranslationSize(60, 60, chains=5, epochs=33, burn_in=7, points=13, longest=30),
         study=_IN_DOMAIN,

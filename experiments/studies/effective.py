@@ -5,11 +5,12 @@
 
 Free sentences of 20 tokens do not converge in any run that we can pay for, so that their effective
 samples say little (results/mixing). The targets here are small enough that chains which start
-apart come to agree; R-hat is beside every number. `sample` runs single sites with one early test,
-the first version's default, and spans of 1 to 3 with one early test, today's, on each target for
-about the same number of passes, after a burn-in of a fifth of the epochs. `page` needs ArviZ:
-effective samples of the energy, and of the slowest and the fastest token statistic that `diagnose`
-reports, of a chain per 1,000 passes. A ratio is today's number over the first version's.
+apart agree in the end; R-hat is given with every number. `sample` runs single sites with one
+early test, the first version's default, and spans of 1 to 3 with one early test, today's, on
+each target for about the same number of passes, after a burn-in of a fifth of the epochs.
+`page` needs ArviZ: effective samples of the energy, and of the slowest and the fastest token
+statistic that `diagnose` reports, of a chain per 1,000 passes. A ratio is today's number
+over the first version's.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ ROWS: dict[str, maskov.Move] = {FIRST: maskov.Site(), DEFAULT: maskov.Span(sizes
 
 @dataclass(frozen=True)
 class Target:
-    """What is sampled: templates, each a target of its own, or free texts of a length."""
+    """What is sampled: templates, each with its own target, or free texts of a length."""
 
     templates: tuple[str, ...] = ()
     length: int = 0

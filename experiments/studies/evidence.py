@@ -8,7 +8,7 @@
 
 Each of the first measures what is not in its document yet; the last writes the page and the figure
 from the documents. Only `text` estimates log Z: translations and antibodies are measured with
-ordered energies, which are exact, beside E_norm, whose exp(−E) is no probability.
+ordered energies, which are exact, and E_norm, whose exp(−E) is not a probability.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ NORMALISED = (
 TARGETS = (
     ("0.69*ordered+0.26*norm", 1.0), ("norm", 1.0), ("norm", 1.45), ("raw", 2.8), ("raw", 1.0),
 )  # fmt: skip
-# What is exact, and E_norm beside it.
+# What is exact, and E_norm to compare.
 FEW = ("ordered", "ordered(left-to-right)", "ordered(rule=confident)", "ordered(orders=4)", "norm")
 MASKED, TWIN = Path("models/deroen-small"), Path("models/deroen-twin")
 SETS = ("multi30k.test2016.deen", "europarl.dev.deen")
@@ -102,7 +102,7 @@ def _likelihoods(
 
 
 def _translations(options: argparse.Namespace, document: dict[str, Any], path: Path) -> None:
-    """Measure references given their sources, beside the autoregressive model."""
+    """Measure references given their sources, and under the autoregressive model."""
     for name in SETS:
         sources, references = (
             (options.data / f"{name}.{side}").read_text().splitlines()[: options.most]
@@ -293,7 +293,7 @@ def _page(out: Path, model: str) -> None:
         if (path := out / f"{name}.json").exists():
             lines += [
                 f"## {title}", "",
-                f"{text} E_norm is −log of the pseudo-likelihood, which is no probability and "
+                f"{text} E_norm is −log of the pseudo-likelihood, which is not a probability and "
                 "usually looks better.", "",
                 f"| texts | number | {energies}{more}", f"|---|---|{sizes} |{rule}",
                 *_few_rows(json.loads(path.read_text())), "",

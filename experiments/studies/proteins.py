@@ -24,8 +24,8 @@ from benchmarks.models import load_model
 import maskov
 from experiments.lib import style
 from maskov.config import BURN_IN
-from maskov.execution.loop import ended, epoch
 from maskov.kernels import Kernel
+from maskov.kernels.base import ended, epoch
 from maskov.kernels.registry import DEFAULT_SIZES, named_kernel
 from maskov.models.scorer import Scorer
 from maskov.random import CounterRng

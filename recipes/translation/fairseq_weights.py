@@ -76,7 +76,7 @@ class _Weights:
     """The weights of a checkpoint; each is taken once, and its size checked."""
 
     def __init__(self, file: Path, weights: dict[str, Any]) -> None:
-        # Version numbers are no weights.
+        # Version numbers are not weights.
         self._left = {name: x for name, x in weights.items() if not str(name).endswith(".version")}
         self.file = file
 
@@ -124,7 +124,7 @@ def _convert(args: dict[str, Any], weights: _Weights) -> tuple[TranslationShape,
         ],
         "lengths": weights.take("encoder.embed_lengths.weight", None, width),
     }
-    # A length needs a row in `lengths`, whose row 0 is no length, and in both other tables.
+    # A length needs a row in `lengths`, whose row 0 is not a length, and in both other tables.
     longest = min(len(table) - (name == "lengths") for name, table in tables.items())
     if longest < 1:
         raise ModelError(f"'{weights.file}' has no room for a sentence in its tables of positions.")

@@ -10,52 +10,66 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
+from typing import TYPE_CHECKING, Annotated, Any
 
 from maskov.config import (
-    DEFAULT_EPOCHS,
-    MOST_UNTIL_CONVERGED,
     LinearSchedule,
     ModelSource,
     Schedule,
 )
 from maskov.errors import InputError
 from maskov.options import (
-    KERNEL,
     MODEL,
     RUN,
-    SCHEDULE,
     Allow,
     AllowDownload,
     AnyEnergy,
+    AnyKernel,
     AnyModel,
     AnyWorkers,
     Avoid,
+    BurnIn,
+    BurnInEnergy,
     CheckpointEvery,
     Contains,
+    Delayed,
     Device,
+    Epochs,
+    ForceAccept,
     Freeze,
+    LengthPrior,
     Lines,
     MaxChanges,
     Opt,
+    Out,
+    Particles,
+    Passes,
+    Populations,
     Precision,
+    Proposal,
+    Replicas,
     Resident,
+    RunName,
+    SampledMoves,
     Seed,
     SomeMoves,
+    SourceLines,
+    Start,
     Stop,
+    Target,
+    TargetTemperature,
     TextFunction,
+    Thin,
     Threads,
     TokenBudget,
     TrustCode,
     TrustParts,
-    lines_or_files,
+    Until,
     parse_lengths,
     parse_numbers,
-    parse_proposal,
     parse_range,
-    parse_replicas,
     parse_temperature,
-    read_empty_lines,
+    read_lines,
     read_templates,
     read_texts,
     texts_or_files,
@@ -70,8 +84,7 @@ if TYPE_CHECKING:
     from maskov.models import MaskedModel
     from maskov.models.autoregressive import AutoregressiveTranslator
     from maskov.models.conditional import ConditionalModel
-    from maskov.moves import MaskedConditional
-    from maskov.rewriting import Rewriter, Rewriting
+    from maskov.rewriting import Rewriting
     from maskov.runs.coordinator import Listener
     from maskov.runs.result import Run
     from maskov.scoring import Score
@@ -84,16 +97,10 @@ DEFAULT_MODEL = default_model()
 
 def sample(
     model: AnyModel = DEFAULT_MODEL,
-    kernel: Annotated[
-        str | Kernel, Opt("mh, gibbs, mask-predict, or module:Class", "-k", KERNEL)
-    ] = "mh",
+    kernel: AnyKernel = "mh",
     schedule: Schedule | None = None,
     *,
-    energy: Annotated[
-        AnyEnergy | None,
-        Opt("raw, norm, ordered, raw(groups=4), autoregressive(MODEL), module:Class(...), or a "
-            "sum: raw+0.5*norm (default: raw)", "-e"),
-    ] = None,
+    energy: Target = None,
     length: Annotated[
         int | tuple[int, int] | None,
         Opt("tokens of a sample: 20, or a range 15:45 (default: 20)", "-l", read=parse_range),
@@ -104,17 +111,9 @@ def sample(
             "stdin)", "--start-text", read=read_texts),
     ] = None,
     chains: Annotated[int, Opt("number of chains, for each text or template", "-c")] = 8,
-    epochs: Annotated[
-        int | None,
-        Opt(f"sweeps over all positions (default: {DEFAULT_EPOCHS}); with --until the most there "
-            f"may be (default: {MOST_UNTIL_CONVERGED})", "-n"),
-    ] = None,
-    until: Annotated[
-        str | None,
-        Opt("converged: stop when R-hat is good and there are 100 effective draws; converged:400 "
-            "for 400"),
-    ] = None,
-    out: Annotated[Path | None, Opt("run folder to write", "-o")] = None,
+    epochs: Epochs = None,
+    until: Until = None,
+    out: Out = None,
     contains: Contains = None,
     avoid: Avoid = None,
     allow: Allow = None,
@@ -123,71 +122,22 @@ def sample(
     device: Device = "auto",
     precision: Precision = "float32",
     trust_remote_code: TrustCode = False,
-    moves: Annotated[
-        SomeMoves,
-        Opt("site, span, insert-delete, resize or module:Class; several with weights: "
-            "site:1,span:2; with arguments: span(1:3), site(block=4, block_anneal=0.2, "
-            "order=left-to-right) (default: span)", panel=KERNEL),
-    ] = None,
-    proposal: Annotated[
-        MaskedConditional | None,
-        Opt("how tokens are proposed: temperature=0.8,top_p=0.9,top_k=20,epsilon=0.1, or some of "
-            "these; top_p and top_k keep the most probable tokens, epsilon is the share of the "
-            "full conditional", panel=KERNEL, read=parse_proposal),
-    ] = None,
-    delayed: Annotated[
-        str | int | Sequence[int] | None,
-        Opt("positions next to the change that an early test scores: 2, or 1,2,4 for three tests, "
-            "or off (default: 2; off for grouped energies)", panel=KERNEL),
-    ] = None,
-    length_prior: Annotated[
-        str | Mapping[int, float] | None,
-        Opt("weights of sampled lengths: flat, none, or 8:1,12:4,16:1 (default: flat)",
-            panel=KERNEL),
-    ] = None,
-    replicas: Annotated[
-        int | Sequence[float],
-        Opt("copies of each chain at several temperatures, which swap states: a number, or their "
-            "inverse temperatures such as 1,0.87,0.75", panel=KERNEL, read=parse_replicas),
-    ] = 1,
-    particles: Annotated[
-        int | None,
-        Opt("particles of a population, which goes from independent draws to the target "
-            "together: 64, for example; instead of --chains and --epochs", panel=KERNEL),
-    ] = None,
-    populations: Annotated[
-        int, Opt("independent populations of --particles, for each template", panel=KERNEL)
-    ] = 4,
-    passes: Annotated[
-        int | None,
-        Opt("masked passes of a chain or particle, instead of --epochs", panel=SCHEDULE)
-    ] = None,
-    burn_in: Annotated[
-        int | None,
-        Opt("first epochs, left out of samples and averages (default: 8, but at most half of the "
-            "epochs; with --until: half of them)", panel=SCHEDULE),
-    ] = None,
-    burn_in_energy: Annotated[
-        str | Energy | None,
-        Opt("energy of burn-in, such as raw(groups=4), or same for that of --energy (default: "
-            "--energy with groups=4; same if --burn-in is given)", panel=SCHEDULE),
-    ] = None,
-    target_temperature: Annotated[
-        float | LinearSchedule,
-        Opt("T in p ∝ exp(-E/T); START:FALL:FLOOR falls from epoch to epoch: 1.5:0.3:0.5",
-            panel=SCHEDULE, read=parse_temperature),
-    ] = 1.0,
-    force_accept: Annotated[int, Opt("first epochs that accept everything", panel=SCHEDULE)] = 0,
-    start: Annotated[
-        str, Opt("masked (filled at random), greedy (one pass) or mask-predict", panel=RUN)
-    ] = "masked",
-    thin: Annotated[
-        int, Opt("epochs between samples of a chain; 0: only the last is kept", panel=RUN)
-    ] = 0,
+    moves: SampledMoves = None,
+    proposal: Proposal = None,
+    delayed: Delayed = None,
+    length_prior: LengthPrior = None,
+    replicas: Replicas = 1,
+    particles: Particles = None,
+    populations: Populations = 4,
+    passes: Passes = None,
+    burn_in: BurnIn = None,
+    burn_in_energy: BurnInEnergy = None,
+    target_temperature: TargetTemperature = 1.0,
+    force_accept: ForceAccept = 0,
+    start: Start = "masked",
+    thin: Thin = 0,
     seed: Seed = 0,
-    name: Annotated[
-        str, Opt("name of the run in reports and pages (default: its folder)", panel=RUN)
-    ] = "",
+    name: RunName = "",
     token_budget: TokenBudget = None,
     resident: Resident = None,
     checkpoint_every: CheckpointEvery = 60.0,
@@ -261,94 +211,108 @@ def sample(
     return execute_shown(plan(**given), progress, listener, stop)
 
 
-_P = ParamSpec("_P")
-_Chains = Annotated[
-    "int | None",
-    Opt("sample with so many chains for each template instead (default: fills are searched)", "-c"),
-]
-_WholeWords = Annotated[bool, Opt("no word pieces: each blank is a word")]
-_Spans = Sequence[Sequence[tuple[int, int]]] | None
-_Templates = Annotated[
-    "str | Lines",
-    Opt("a text with \\[MASK] (or \\[MASK*], \\[MASK{2,5}]; in proteins _) for blanks, a file, "
-        "or -", metavar="TEMPLATE", read=read_templates),
-]  # fmt: skip
-
-
 # Options of `sample` that fills have as well; any other makes `infill` run chains.
-_SHARED = frozenset((
-    "energy", "target_temperature", "length_prior", "passes", "contains", "avoid", "allow",
-    "device", "precision", "trust_remote_code", "seed", "token_budget", "threads", "stop",
-    "progress",
+_OF_FILLS = frozenset((
+    "model", "templates", "energy", "target_temperature", "length_prior", "passes", "contains",
+    "avoid", "allow", "device", "precision", "trust_remote_code", "seed", "token_budget", "threads",
+    "whole_words", "spans", "stop", "progress",
 ))  # fmt: skip
-# Options of fills alone.
-OF_FILLS = ("whole_words", "spans")
 
 
 def runs_chains(given: Mapping[str, Any]) -> bool:
-    """Whether the options of `infill` ask for chains or populations."""
-    return bool(given.keys() - _SHARED - {"model", "templates", *OF_FILLS})
-
-
-def refuse_of_fills(given: Mapping[str, Any]) -> None:
-    """Refuse options of fills where chains are asked for."""
-    for name in OF_FILLS:
-        if given.get(name):
+    """Whether the options of `infill` ask for chains or populations; they have no use for some."""
+    own = inspect.signature(infill).parameters
+    others = {name for name, value in given.items() if value != own[name].default} - _OF_FILLS
+    for name in ("whole_words", "spans"):
+        if others and given.get(name):
             raise InputError(f"chains have no use for '{name}': drop it, or what asks for them.")
+    return bool(others)
 
 
-def _filling(
-    sample: Callable[Concatenate[Any, _P], Run],
-) -> Callable[Concatenate[str | Path | MaskedModel, str | Lines, _P], Any]:
-    """Return `infill`, which has the keywords of `sample` and its own."""
+def infill(
+    model: AnyModel,
+    templates: Annotated[
+        str | Lines,
+        Opt("a text with \\[MASK] (or \\[MASK*], \\[MASK{2,5}]; in proteins _) for blanks, a "
+            "file, or -", metavar="TEMPLATE", read=read_templates),
+    ],
+    kernel: AnyKernel = "mh",
+    schedule: Schedule | None = None,
+    *,
+    energy: Annotated[
+        AnyEnergy | None,
+        Opt("ordered(orders=8), norm, raw, or a sum: 0.7*ordered+0.3*norm (default: ordered; of "
+            "chains raw)", "-e"),
+    ] = None,
+    chains: Annotated[
+        int | None,
+        Opt("sample with so many chains for each template instead (default: fills are searched)",
+            "-c"),
+    ] = None,
+    epochs: Epochs = None,
+    until: Until = None,
+    out: Out = None,
+    whole_words: Annotated[bool, Opt("no word pieces: each blank is a word")] = False,
+    contains: Contains = None,
+    avoid: Avoid = None,
+    allow: Allow = None,
+    device: Device = "auto",
+    precision: Precision = "float32",
+    trust_remote_code: TrustCode = False,
+    moves: SampledMoves = None,
+    proposal: Proposal = None,
+    delayed: Delayed = None,
+    length_prior: LengthPrior = None,
+    replicas: Replicas = 1,
+    particles: Particles = None,
+    populations: Populations = 4,
+    passes: Passes = None,
+    burn_in: BurnIn = None,
+    burn_in_energy: BurnInEnergy = None,
+    target_temperature: TargetTemperature = 1.0,
+    force_accept: ForceAccept = 0,
+    start: Start = "masked",
+    thin: Thin = 0,
+    seed: Seed = 0,
+    name: RunName = "",
+    token_budget: TokenBudget = None,
+    resident: Resident = None,
+    checkpoint_every: CheckpointEvery = 60.0,
+    workers: AnyWorkers = None,
+    threads: Threads = None,
+    texts: Lines | None = None,
+    spans: Sequence[Sequence[tuple[int, int]]] | None = None,
+    progress: bool = True,
+    listener: Listener | None = None,
+    stop: Stop | None = None,
+) -> Filling | Run:  # fmt: skip
+    """Fill the blanks of templates: the likeliest fills, each with its probability and error.
 
-    def infill(model: Any, templates: Any, *others: Any, **options: Any) -> Filling | Run:
-        """Fill the blanks of templates: the likeliest fills, each with its probability and error.
+        found = maskov.infill("wiki-small", "the capital of france is [MASK] .")
+        found.fills(top_k=5)
 
-            found = maskov.infill("wiki-small", "the capital of france is [MASK] .")
-            found.fills(top_k=5)
+    A blank is [MASK] for one token, [MASK*] for one to eight, or [MASK{2,5}] for two to five;
+    editions' gaps are read as well: [...] and [---] of unknown extent, [.3.] of three characters.
+    Or give texts with `spans`: of each, which characters are blank, such as [(4, 9)]. The
+    probabilities are those of exp(−E/T) over all fills, given the rest
+    (docs/how-to/fill-blanks.md). `passes` are the most for a template, `length_prior` weighs the
+    lengths of the whole text (default: evenly), and with `whole_words` no blank continues the word
+    before it.
 
-        A blank is [MASK] for one token, [MASK*] for one to eight, or [MASK{2,5}] for two to five;
-        editions' gaps are read as well: [...] and [---] of unknown extent, [.3.] of three
-        characters. Or give texts with `spans`: of each, which characters are blank, such as
-        [(4, 9)]. The probabilities are those of exp(−E/T) over all fills, given the rest
-        (docs/how-to/fill-blanks.md). `passes` are the most for a template, `length_prior` weighs
-        the lengths of the whole text (default: evenly), and with `whole_words` no blank continues
-        the word before it.
+    `chains`, `particles`, `epochs` or any other option of `sample` alone samples the blanks
+    instead: the result is a `Run`, whose `fills()` are shares of draws. Chains may start at
+    `texts`, which are the templates with their blanks filled in.
+    """
+    given = locals()
+    if not runs_chains(given):
+        from maskov.filling import fill_as_asked
 
-        `chains`, `particles`, `kernel` or any other keyword of `sample` samples the blanks instead:
-        the result is its `Run`, whose `fills()` are shares of draws. Chains may start at `texts`,
-        which are the templates with their blanks filled in.
-        """
-        if not others and not runs_chains(options):
-            from maskov.filling import fill_as_asked
-
-            return fill_as_asked(model=model, templates=templates, **options)
-        refuse_of_fills(options)
-        lines = [templates] if isinstance(templates, str) else templates
-        return sample(model, *others, templates=lines, **options)  # type: ignore[arg-type]
-
-    own = inspect.signature(sample).parameters
-    blanks = inspect.Parameter("templates", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    rest = [one for name, one in own.items() if name not in ("model", "templates")]
-    # Chains are asked for by their number; options of fills follow those of `sample`.
-    rest = [one.replace(default=None) if one.name == "chains" else one for one in rest]
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    rest += [
-        inspect.Parameter(name, keyword, default=False if name == "whole_words" else None)
-        for name in ("whole_words", "spans")
-    ]
-    first = own["model"].replace(default=inspect.Parameter.empty)
-    infill.__signature__ = inspect.Signature([first, blanks, *rest])  # type: ignore[attr-defined]
-    infill.__annotations__ = sample.__annotations__ | {
-        "templates": "_Templates", "chains": "_Chains", "whole_words": "_WholeWords",
-        "spans": "_Spans", "return": "Filling | Run",
-    }  # fmt: skip
-    infill.__qualname__ = "infill"
-    return infill  # type: ignore[return-value]
-
-
-infill = _filling(sample)
+        return fill_as_asked(**{name: given[name] for name in _OF_FILLS})
+    del given["whole_words"], given["spans"]
+    given["templates"] = [templates] if isinstance(templates, str) else templates
+    if chains is None:
+        del given["chains"]
+    return sample(**given)
 
 
 def resume(
@@ -401,11 +365,7 @@ def score(
         AnyEnergy, Opt("raw, norm, raw(groups=4), autoregressive(MODEL), or a sum", "-e")
     ] = "raw",
     *,
-    sources: Annotated[
-        Lines,
-        Opt("what each text is a translation of, for a translation model: a text, or a file with "
-            "a line for each", read=texts_or_files, many=True),
-    ] = (),
+    sources: SourceLines = (),
     device: Device = "auto",
     trust_remote_code: TrustCode = False,
     token_budget: TokenBudget = None,
@@ -453,6 +413,12 @@ def evidence(
     passes: Annotated[
         int | None, Opt("masked passes of a particle (default: as many as a pilot needs)")
     ] = None,
+    bounds: Annotated[
+        bool,
+        Opt("bound log Z of ordered energies, which is known, by populations from below and from "
+            "above: do --particles and --passes suffice?"),
+    ] = False,
+    sources: SourceLines = (),
     causal_model: Annotated[
         str | None,
         Opt("causal LM with the same tokens to compare: wiki-judge, a folder or hub name"),
@@ -471,7 +437,9 @@ def evidence(
     Each energy, at each temperature, is a distribution over the sequences of a length. Its log Z is
     estimated by independent populations (docs/concepts/populations.md); ordered energies are
     normalised and need no estimate. Nats per token and bits per byte of the texts say which
-    distribution is nearer to them: lower is better. `told` hears what is measured next.
+    distribution is nearer to them: lower is better. With `bounds` populations measure the ordered
+    energies, too, from either end of the path. A translation model measures a translation of each
+    of the `sources`; each pair has a Z of its own. `told` hears what is measured next.
     """
     given = locals()
     from maskov.likelihood import evidence_as_asked
@@ -484,10 +452,10 @@ def rewrite(
     texts: Annotated[
         Lines,
         Opt("texts, or files of texts: one per line, or FASTA (- for standard input)",
-            metavar="TEXT|FILE|-...", read=lines_or_files, many=True),
+            metavar="TEXT|FILE|-...", read=texts_or_files, many=True),
     ],
     toward: Annotated[
-        AnyEnergy | Rewriter | None,
+        AnyEnergy | None,
         Opt("what texts should become, an energy: classifier(MODEL, label=positive), "
             "contains('river'), length(12), a sum ..."),
     ] = None,
@@ -548,20 +516,19 @@ def rewrite(
         rewritten = maskov.rewrite("wiki-small", ["The film was released in May."], toward)
 
     `toward` is what texts should become: an energy by name, an Energy, a function that takes a list
-    of texts and returns a number for each (low is good), or a whole `Rewriter`, which has the
-    options of its chains itself. Without it, name the words that texts should hold:
-    `contains="river"`. Texts may be records of FASTA (`read_fasta`): rewritings then carry their
-    names and mutations, and unless `moves` asks for it no letter is inserted or deleted. Tokens
-    that `freeze` names stay, as `sample` reads it. With `out`, a run folder, the same call
-    continues what was stopped, or picks again from what is finished. `progress`, `listener` and
-    `stop` are those of `sample`.
+    of texts and returns a number for each (low is good). Without it, name the words that texts
+    should hold: `contains="river"`. Texts may be records of FASTA (`read_fasta`): rewritings then
+    carry their names and mutations, and unless `moves` asks for it no letter is inserted or
+    deleted. Tokens that `freeze` names stay, as `sample` reads it. With `out`, a run folder, the
+    same call continues what was stopped, or picks again from what is finished. `progress`,
+    `listener` and `stop` are those of `sample`.
     """
     given = locals()
     from maskov.rewriting import plan_rewriting
     from maskov.ui.terminal import progress_bar
 
     task = plan_rewriting(**given)
-    with progress_bar(task.rewriter.epochs, shown=listener is None and progress) as bar:
+    with progress_bar(epochs, shown=listener is None and progress) as bar:
         return task.rewritings(listener or bar, stop)
 
 
@@ -572,7 +539,7 @@ def translate(
     texts: Annotated[
         Sequence[str] | None,
         Opt("texts, one per line (- for standard input)", metavar="FILE|-",
-            read=read_empty_lines),
+            read=read_lines),
     ] = None,
     method: Annotated[
         str | TranslationMethod,
@@ -587,7 +554,7 @@ def translate(
     drafts: Annotated[
         Sequence[str] | None,
         Opt("file of translations to start the chains from, one per line",
-            panel="Advanced: method", read=read_empty_lines),
+            panel="Advanced: method", read=read_lines),
     ] = None,
     *,
     pair: Annotated[str | None, Opt("languages, such as de-en or ro-en")] = None,

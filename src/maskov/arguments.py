@@ -22,8 +22,10 @@ import torch
 
 from maskov.config import (
     BURN_IN,
+    DEFAULT_DRAWS,
+    DEFAULT_ENERGY,
     DEFAULT_EPOCHS,
-    GROUPS,
+    DEFAULT_MOVES,
     MOST_UNTIL_CONVERGED,
     LinearSchedule,
     ModelSource,
@@ -39,7 +41,7 @@ from maskov.constraints import (
     MaxChanges,
     MaxEdits,
 )
-from maskov.energies import Energy, as_energy, grouped, parse_energy
+from maskov.energies import Energy, as_energy, parse_energy
 from maskov.energies.networks import Loading
 from maskov.energies.ordered import Ordered
 from maskov.energies.stages import parse_delayed
@@ -90,7 +92,9 @@ _KNOWN = {
 }
 _UNIONS = (Union, types.UnionType)
 # What is as good as the kind that an annotation names.
-_AS_GOOD: dict[Any, Any] = {int: Integral, float: Real, Path: str | os.PathLike}
+_AS_GOOD: dict[Any, Any] = {
+    int: Integral, float: Real, Path: str | os.PathLike, tuple: tuple | list,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -153,9 +157,12 @@ def _checked(name: str, value: Any, kind: Any) -> Any:
     kind = get_args(kind)[0] if get_origin(kind) is Annotated else kind
     if not fits(value, kind):
         advice = f": write {name}=[{_shown(value, 30)}]" if name in ("texts", "templates") else ""
+        advice = advice if isinstance(value, str) else ""
+        if name == "model":
+            advice = ": load a network with `maskov.load(network, tokenizer=tokenizer)`"
         raise InputError(
             f"'{name}' takes {_written(kind)}, not {_shown(value)} ({type(value).__name__})"
-            f"{advice if isinstance(value, str) else ''}."
+            f"{advice}."
         )
     parts = get_args(kind) if get_origin(kind) in _UNIONS else (kind,)
     for plain in (int, float, Path):
@@ -172,20 +179,19 @@ def fits(value: Any, kind: Any) -> bool:
         return fits(value, parts[0])
     if origin in _UNIONS:
         return any(fits(value, part) for part in parts)
-    if origin is collections.abc.Callable or kind is Any:
-        return kind is Any or callable(value)
+    if kind is Any or isinstance(value, bool):  # which is a number to Python
+        return kind in (Any, bool)
+    plain = origin or kind
+    text = origin is not None and isinstance(value, str | bytes)  # a sequence to Python
+    if text or not isinstance(value, _AS_GOOD.get(plain, plain)):
+        return False
     if origin is tuple:
-        listed = isinstance(value, tuple | list) and len(value) == len(parts)
-        return listed and all(map(fits, value, parts))
+        return len(value) == len(parts) and all(map(fits, value, parts))
     if origin is collections.abc.Sequence:
-        listed = isinstance(value, Sequence) and not isinstance(value, str | bytes)
-        return listed and all(fits(one, parts[0]) for one in value)
+        return all(fits(one, parts[0]) for one in value)
     if origin is collections.abc.Mapping:
-        pairs = value.items() if isinstance(value, Mapping) else [(None, None)]
-        return all(fits(key, parts[0]) and fits(one, parts[1]) for key, one in pairs)
-    if isinstance(value, bool):  # which is a number to Python
-        return kind is bool
-    return isinstance(value, _AS_GOOD.get(kind, kind))
+        return all(fits(key, parts[0]) and fits(one, parts[1]) for key, one in value.items())
+    return True
 
 
 def _written(kind: Any) -> str:
@@ -208,6 +214,23 @@ _OF_CONSTRAINTS = ("contains", "avoid", "allow", "max_changes")
 _OF_MOVES = ("proposal", *_OF_CONSTRAINTS)
 OF_KERNELS = ("energy", "moves", "delayed", *_OF_MOVES)
 OF_SCHEDULES = ("epochs", "burn_in", "burn_in_energy", "target_temperature", "force_accept")
+
+
+def with_defaults(asked: Arguments) -> None:
+    """Set target and moves of plain sentences: nothing says how to sample or where to start."""
+    given = asked.given(
+        "energy", "moves", "delayed", "particles", "target_temperature", "force_accept",
+        "burn_in_energy", "length_prior", "texts", "templates",
+    )  # fmt: skip
+    given += [name for name in asked.given("replicas", *_OF_MOVES) if getattr(asked, name)]
+    conditional = getattr(asked.model, "sources", None) is not None
+    if given or conditional or asked.kernel != "mh" or asked.schedule is not None:
+        return
+    if asked.epochs is None and asked.until is None and asked.passes is None:
+        asked.epochs = DEFAULT_DRAWS
+    if asked.burn_in is None and asked.epochs is not None:
+        asked.burn_in = min(BURN_IN, asked.epochs // 2)
+    asked.energy, asked.moves = DEFAULT_ENERGY, DEFAULT_MOVES
 
 
 def workers_of(asked: Arguments) -> Workers:
@@ -325,8 +348,9 @@ def constraints_of(asked: Arguments, resizing: bool) -> tuple[Constraint, ...]:
     found: list[Constraint] = [kind(words) for kind, one in both if (words := words_of(one))]
     if asked.allow is not None:
         found.append(AllowedTokens.parse(asked.allow))
-    if asked.max_changes is not None:
-        found.append((MaxEdits if resizing else MaxChanges)(asked.max_changes))
+    most = getattr(asked, "max_changes", None)  # which `infill` has not
+    if most is not None:
+        found.append((MaxEdits if resizing else MaxChanges)(most))
     return tuple(found)
 
 
@@ -413,7 +437,7 @@ def population_of(asked: Arguments, kernel: Kernel) -> Population:
         "chains", "epochs", "schedule", "until", "burn_in", "burn_in_energy", "replicas", "thin",
         "force_accept", "start", "resident", "length_prior",
     )  # fmt: skip
-    temperature, length = asked.target_temperature, asked.length
+    temperature = asked.target_temperature
     refuse(
         (
             asked.populations < 1,
@@ -424,9 +448,9 @@ def population_of(asked: Arguments, kernel: Kernel) -> Population:
             "the target of populations is fixed: give one --target-temperature.",
         ),
         (
-            (isinstance(length, tuple) and length[0] != length[1]) or resizes(kernel),
-            "the particles of a population have one length: give --length 20, for example, and "
-            "blanks of known length.",
+            resizes(kernel),
+            "particles keep their lengths: drop the moves that change them, and give a range, as "
+            "in --length 8:12, or blanks of known length.",
         ),
     )
     asked.chains, asked.burn_in = asked.particles * asked.populations, 0
@@ -500,7 +524,7 @@ def schedule_of(
         burn_in = 0 if asked.kernel != "mh" or special else min(BURN_IN, epochs // 2)
         if burn_in and asked.burn_in_energy is None:
             first = usual_burn_in(kernel)
-            # A part that nobody can build again by name has no burn-in of its own.
+            # A part that nobody can build again by name has no burn-in energy.
             name = None if first is None else energy_text(first)
     if asked.burn_in_energy not in (None, "same"):
         first = energy_of(asked.burn_in_energy, loading)
@@ -516,20 +540,9 @@ def schedule_of(
     return schedule, {} if name is None or first is None else {name: first}
 
 
-# The same as objects, where nothing is asked for.
-
-
 def default_kernel(
     energy: Energy | str = "raw", constraints: Sequence[Constraint] = ()
 ) -> Metropolis:
     """Return the kernel that needed the fewest passes in results/mixing, for an energy."""
     move = Span(MaskedConditional(constraints=tuple(constraints)), DEFAULT_SIZES)
     return Metropolis(as_energy(energy), move)
-
-
-def default_schedule(energy: Energy | str = "raw") -> Schedule:
-    """Return the schedule of `default_kernel`: a burn-in with the energy's positions in groups."""
-    first = grouped(as_energy(energy), GROUPS)
-    return Schedule(
-        epochs=DEFAULT_EPOCHS, burn_in=BURN_IN, burn_in_energy=None if first is None else str(first)
-    )

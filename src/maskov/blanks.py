@@ -2,6 +2,10 @@
 
 A fill is drawn, or searched, one place after the other: each token by the model's conditional given
 the places before it, the others masked. So the probability q of a draw is known.
+
+Where the length is unknown, the text around the blank tells it: revealed token by token while all
+blanks stay masked, it has a probability at each length. If the fill is revealed last, this is the
+sum over all fills of the probability of text and fill together: no fill has to be found for it.
 """
 
 from __future__ import annotations
@@ -9,7 +13,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -17,7 +21,7 @@ import torch
 
 from maskov.constraints.base import Constraint, continues
 from maskov.energies.counting import LengthPrior
-from maskov.errors import InputError
+from maskov.errors import refuse
 from maskov.models.base import MaskedModel, Queries
 from maskov.models.scorer import Scorer
 from maskov.moves import MaskedConditional
@@ -27,6 +31,8 @@ from maskov.types import Float, Int, Sequences, Tensor
 
 # Lengths that the blanks of a template may have together.
 MOST_SHAPES = 128
+# Tokens on either side of a blank that tell its length; more tell no more (results/restoration).
+REACH = 8
 # Temperatures of draws, and how many of the draws have each.
 _HEATS, _SHARES = (1.0, 2.0, 8.0), (0.5, 0.25, 0.25)
 Tokens = tuple[int, ...]
@@ -36,13 +42,15 @@ Tokens = tuple[int, ...]
 class Shape:
     """A template with blanks of given sizes: masked tokens, the places of each blank, log w(n).
 
-    `gaps` bound the characters of each blank, where something does.
+    `gaps` bound the characters of each blank, where something does. `context` is −log p of the text
+    around blanks of unknown length.
     """
 
     tokens: Int[Tensor, " length"]
     blanks: tuple[tuple[int, ...], ...]
     log_prior: float = 0.0
     gaps: tuple[Gap, ...] = ()
+    context: float = 0.0
 
     @property
     def places(self) -> list[int]:
@@ -66,17 +74,19 @@ def shapes_of(
     """Return the template with its blanks at each of their sizes."""
     read = read_template(model, template, line)
     bounds = [*read.bounds.values(), ONE]  # of regions; all other blanks, number −1, are one token
-    # A region is one blank; neighbours of one token are blanks of their own.
+    # A region is one blank; neighbours of one token are separate blanks.
     starts = [
         place for place, (token, region) in enumerate(zip(read.ids, read.region, strict=True))
         if token == model.mask_id and (region < 0 or region not in read.region[:place])
     ]  # fmt: skip
     ranges = [range(few, most + 1) for few, most in (bounds[read.region[one]] for one in starts)]
-    if math.prod(map(len, ranges)) > MOST_SHAPES:
-        raise InputError(
+    refuse(
+        (
+            math.prod(map(len, ranges)) > MOST_SHAPES,
             f"the blanks of template {line} may have more than {MOST_SHAPES} lengths together: "
-            "give them bounds, such as [MASK{1,3}]."
+            "give them bounds, such as [MASK{1,3}].",
         )
+    )
     found = []
     for sizes in product(*ranges):
         ids, blanks, end = list[int](), list[tuple[int, ...]](), 0
@@ -90,9 +100,40 @@ def shapes_of(
         log_prior = 0.0 if prior is None else -float(prior(model, one))
         if math.isfinite(log_prior) and model.min_length <= len(tokens) <= model.max_length:
             found.append(Shape(tokens, tuple(blanks), log_prior, tuple(gaps)))
-    if not found:
-        raise InputError(f"template {line} has no length that --length-prior and the model allow.")
+    refuse((not found, f"template {line} has no length that --length-prior and the model allow."))
     return found
+
+
+def with_context(scorer: Scorer, shapes: Sequence[Shape]) -> list[Shape]:
+    """Return shapes with −log p of the text around the blanks whose sizes differ."""
+    sizes = zip(*(map(len, shape.blanks) for shape in shapes), strict=True)
+    sized = [blank for blank, each in enumerate(sizes) if len(set(each)) > 1]
+    return [replace(one, context=context_energy(scorer, one, sized)) for one in shapes]
+
+
+def context_energy(scorer: Scorer, shape: Shape, sized: Sequence[int]) -> float:
+    """Return −log p of the text around some of a template's blanks, while all blanks are masked.
+
+    The text is revealed from afar towards these blanks, in the same order whatever their sizes.
+    Text beyond REACH is given.
+    """
+    model, tokens = scorer.model, shape.tokens
+    ends = torch.tensor([place for blank in sized for place in shape.blanks[blank]])
+    places = torch.arange(len(tokens))
+    distance = (places[:, None] - ends).abs().amin(1).to(tokens.device)
+    # Masks are forbidden, and so are tokens that the model never gives.
+    order = ((distance <= REACH) & ~model.forbidden[tokens]).nonzero().flatten()
+    order = order[distance[order].argsort(descending=True, stable=True)]
+    if not len(order):
+        return 0.0
+    number = torch.arange(len(order), device=tokens.device)
+    rank = torch.full_like(tokens, -1)
+    rank[order] = number
+    rows = tokens.repeat(len(order), 1).masked_fill(rank >= number[:, None], model.mask_id)
+    length = torch.full_like(number, len(tokens))
+    hidden = scorer.hidden(Queries(rows, length, rank == number[:, None]))
+    logs = MaskedConditional().log_probabilities(model.logits(hidden), model.forbidden)
+    return -float(logs[number, tokens[order]].sum())
 
 
 class DistinctScorer(Scorer):
@@ -168,7 +209,7 @@ class OrderedFills:
         The last place avoids what would make a known fill. Each draw has one of a few temperatures,
         and q is that of their mixture: fills that the model finds unlikely are drawn, too, so that
         weights have no long tail. A draw that ends nowhere is left out. The draws are numbered from
-        `first` on: each number has random numbers of its own.
+        `first` on: each number has its own random numbers.
         """
         found, log_q = list[Tokens](), list[float]()
         places = shape.places

@@ -9,7 +9,6 @@ what reports read. A manifest may come from anybody: pydantic checks every field
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import math
 import typing
@@ -19,12 +18,17 @@ from typing import Any, Literal
 
 from maskov.errors import InputError, RunError, refuse
 
-FORMAT = 6
+FORMAT = 7
 # Epochs × chains of one run: its traces are kept in full.
 MOST_TRACED = 10**8
 # The epochs of a run, and the most of one that ends when it has converged, unless given.
 DEFAULT_EPOCHS = 30
 MOST_UNTIL_CONVERGED = 2000
+# Where nothing says how to sample: the target, the draws that are proposed, and how many of them
+# (results/default).
+_DRAWN = "temperature=0.8, rule=confident"
+DEFAULT_ENERGY = f"ordered({_DRAWN})+0.05*norm(groups=4)"
+DEFAULT_MOVES, DEFAULT_DRAWS = f"redraw({_DRAWN})", 60
 # Epochs of burn-in, and the groups of positions in which it scores them, unless given: the fewest
 # passes to the energy of long runs (results/mixing).
 BURN_IN, GROUPS = 8, 4
@@ -166,7 +170,9 @@ class ModelSource:
 
     `prefix` is a text that it reads before every sequence, `remove_smoothing` the label smoothing
     of its training that is removed from its conditionals, `extra_letters` what a model of proteins
-    proposes besides the 20 amino acids.
+    proposes besides the 20 amino acids. With the architecture `masked-diffusion` it may be of any
+    class that returns logits. With `shift_logits` the logits at a position are those of the next
+    one. `mask_token_id` is the mask, if the tokenizer does not say it.
     """
 
     name: str
@@ -175,11 +181,22 @@ class ModelSource:
     prefix: str = ""
     remove_smoothing: float = 0.0
     extra_letters: str = ""
+    architecture: Literal["masked-lm", "masked-diffusion"] = "masked-lm"
+    shift_logits: bool = False
+    mask_token_id: int | None = None
 
     def __post_init__(self) -> None:
         share = self.remove_smoothing
         refuse(
-            (not 0 <= share < 1, f"remove_smoothing must be at least 0 and below 1, not {share}.")
+            (not 0 <= share < 1, f"remove_smoothing must be at least 0 and below 1, not {share}."),
+            (
+                self.architecture not in ("masked-lm", "masked-diffusion"),
+                f"unknown architecture '{self.architecture}'; use masked-lm or masked-diffusion.",
+            ),
+            (
+                self.mask_token_id is not None and self.mask_token_id < 0,
+                f"mask_token_id must be 0 or more, not {self.mask_token_id}.",
+            ),
         )
 
 
@@ -271,7 +288,7 @@ class Inputs:
 
     @property
     def holds_tokens(self) -> bool:
-        """Whether each line has tokens that stay, so that its chains have a target of their own."""
+        """Whether each line has tokens that stay, so that its chains have their own target."""
         return self.templates is not None or self.frozen is not None
 
 
@@ -523,7 +540,6 @@ class Manifest:
 
 # What a run adds to its manifest on the way.
 _ADDED = ("precision_check", "stopped_at", "samples_hash")
-_HASH_LETTERS = 16
 
 
 def _leaves(value: Any, name: str = "") -> dict[str, Any]:
@@ -534,27 +550,10 @@ def _leaves(value: Any, name: str = "") -> dict[str, Any]:
     return {key: entry for leaves in inner for key, entry in leaves.items()}
 
 
-def _plain(value: Any) -> Any:
-    """Write whole numbers alike: a field that is a float may have been given as an integer."""
-    if isinstance(value, dict):
-        return {key: _plain(value[key]) for key in sorted(value)}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def field_hashes(manifest: Manifest) -> dict[str, str]:
-    """Return a hash of each field that must stay as it was when the run began.
-
-    Checkpoints carry these, so that a manifest that was changed later is noticed and the field
-    can be named.
-    """
-    data = {key: value for key, value in to_json(manifest).items() if key not in _ADDED}
-    texts = {name: json.dumps(_plain(value)) for name, value in _leaves(data).items()}
-    return {
-        name: hashlib.sha256(text.encode()).hexdigest()[:_HASH_LETTERS]
-        for name, text in texts.items()
-    }
+def fields_of(manifest: Manifest) -> dict[str, Any]:
+    """Return each field that must stay as it was when the run began, by its whole name."""
+    data = json.loads(json.dumps(to_json(manifest)))
+    return _leaves({key: value for key, value in data.items() if key not in _ADDED})
 
 
 def to_json(value: Any) -> Any:

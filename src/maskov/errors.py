@@ -1,8 +1,13 @@
-"""Errors a user can act on: one sentence that says what is wrong and what to do."""
+"""Errors a user can act on: one sentence that says what is wrong and what to do; and the log."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
+
+# What a service may want to know; nobody sees it unless a handler is added.
+LOG = logging.getLogger("maskov")
+LOG.addHandler(logging.NullHandler())
 
 
 class MaskovError(Exception):

@@ -390,7 +390,7 @@ def compare(
     """Score each translation against its reference; translations may be empty."""
     # All resamples of a single sentence are equal: an interval of 0 would be wrong.
     single = len(hypotheses) < 2 or resamples < 2
-    # With a seed that is no number, sacreBLEU would draw different resamples each time.
+    # With a seed that is not a number, sacreBLEU would draw different resamples each time.
     seed = os.environ.get("SACREBLEU_SEED", "0")
     refuse(
         (

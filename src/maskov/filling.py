@@ -9,9 +9,11 @@ has a known probability q(x), and exp(−E/T)/q is its estimate of the rest. Eac
 draws of the one before to the fills found, searches wider and draws anew, until the standard error
 of Z is small enough or the passes are spent. So the error of Z is that of every probability.
 
-An `ordered` energy is normalised: without constraints Z is 1, and nothing is estimated. Where all
-fills were found, nothing is left to estimate. Where the length is unknown, energies score the whole
-line: an ordered energy of the blanks alone adds up to 1 at every length and says nothing of it.
+An `ordered` energy is normalised: without constraints Z is known, and nothing is estimated. Where
+all fills were found, nothing is left to estimate. Where the length is unknown, an ordered energy
+reveals the text around the blanks first and the blanks last. So E is a term of the text, which
+depends on n alone, and one of the fill, whose probabilities add up to 1 at each length: Z is a sum
+over lengths. Other energies score the whole line.
 """
 
 from __future__ import annotations
@@ -19,7 +21,6 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ import torch
 
 from maskov import api
 from maskov.arguments import arguments_of, constraints_of, energy_of
-from maskov.blanks import DistinctScorer, OrderedFills, Shape, Tokens, shapes_of
+from maskov.blanks import DistinctScorer, OrderedFills, Shape, Tokens, shapes_of, with_context
 from maskov.constraints import Constraint
 from maskov.energies import Energy
 from maskov.energies.counting import parse_table
@@ -53,14 +54,12 @@ if TYPE_CHECKING:
 # with E_norm give held-out words a little more probability, for a hundred times the passes
 # (results/restoration).
 DEFAULT_ENERGY = "ordered(orders=8)"
-# Where lengths are unknown: several orders of a whole line would cost several times the passes.
-DEFAULT_OF_LENGTHS = "ordered(left-to-right)"
-DEFAULT_PASSES = 4000
-# A round is the last if the relative error of Z is this small; up to the second the answer is good.
+DEFAULT_PASSES = 3000
+# A round is the last if the relative error of Z, or of a known Z the share of the fills that were
+# not found, is this small. Up to the second error the answer is good.
 AIM, GOOD = 0.02, 0.1
-# Width of the first search and draws of the first round. Normalised energies have one search: of
-# one blank, whose words all have one pass, or of several.
-_FIRST, _WORDS, _ONLY = 16, 512, 32
+# Width of the first search: where Z is known or lengths differ, and of others, with as many draws.
+_NARROW, _FIRST = 4, 16
 # Fills evaluated at once.
 _BATCH = 256
 
@@ -81,15 +80,6 @@ class TemplateFills:
     passes: int
     lengths: dict[int, tuple[float, float]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
-    # The probability of each fill that was searched or drawn, and the mass that it stands for.
-    masses: list[tuple[float, float]] = field(default_factory=list, repr=False)
-
-    def mass_above(self, probability: float) -> float:
-        """Return the mass of all fills that are more probable; below 0.9 a set of 90 % has it.
-
-        Of a normalised energy only fills that were found count.
-        """
-        return sum(mass for one, mass in self.masses if one > probability)
 
 
 @dataclass(frozen=True)
@@ -99,6 +89,14 @@ class Filling:
     templates: list[TemplateFills]
     energy: str
     temperature: float = 1.0
+
+    def __str__(self) -> str:
+        shown = [
+            f"{one.probability:.4f} ± {one.error:.4f}  {one.text}"
+            for each in self.fills(top_k=5)
+            for one in each
+        ]
+        return "\n".join([*shown, *self.problems])
 
     def fills(self, top_k: int | None = None) -> list[list[Fill]]:
         """Return the fills of each template, the most probable first."""
@@ -127,51 +125,41 @@ class Filling:
         ]
 
 
-@dataclass(frozen=True)
-class _Rest:
-    """Draws of the fills that are not known: their log-weights and log q, of `count` attempts."""
-
-    log_weight: Sequence[float] = ()
-    log_q: Sequence[float] = ()
-    count: int = 0
-
-    def each(self, top: float) -> np.ndarray:
-        """Return what each draw adds to the estimate, in units of e^top."""
-        return np.exp(np.subtract(self.log_weight, self.log_q) - top) / max(self.count, 1)
-
-    def mean(self, top: float) -> float:
-        """Return the estimate of the sum over the rest."""
-        return float(self.each(top).sum())
-
-    def error(self, top: float) -> float:
-        """Return its standard error; attempts that ended nowhere add nothing."""
-        if self.count < 2:
-            return 0.0
-        every = np.zeros(self.count)
-        every[: len(self.log_q)] = self.each(top)
-        return math.sqrt(self.count) * float(every.std(ddof=1))
-
-
 @dataclass
 class _Found:
     """The fills of one shape that are known, with log w − E/T, and draws of the rest.
 
-    `whole` says that all places are scored, not the blanks alone.
+    `whole` says that all places are scored, not the blanks alone, `normalised` that the
+    probabilities of its fills add up to 1.
     """
 
     shape: Shape
     whole: bool
+    normalised: bool
+    width: int  # of the next search
     draws: int  # of the next round
     weights: dict[Tokens, float] = field(default_factory=dict)
     counts: Counter[Tokens] = field(default_factory=Counter)
     searched: int = 0  # the first so many are added up, the rest is estimated
     complete: bool = False
-    rest: _Rest = _Rest()
+    # Log-estimates of the sum over the others by draws: log w − E/T − log q, or −inf.
+    rest: list[float] = field(default_factory=list)
 
     def mass(self, top: float) -> float:
         """Return the sum over all fills, in units of e^top."""
-        known = np.array(list(self.weights.values())[: self.searched])
-        return float(np.exp(known - top).sum()) + self.rest.mean(top)
+        if self.normalised:
+            return math.exp(self.shape.log_prior - self.shape.context - top)
+        rest = np.exp(np.array(self.rest) - top)
+        return self.listed(top, self.searched) + float(rest.sum()) / max(len(rest), 1)
+
+    def error(self, top: float) -> float:
+        """Return the standard error of that sum."""
+        rest = np.exp(np.array(self.rest) - top)
+        return float(rest.std(ddof=1)) / math.sqrt(len(rest)) if len(rest) > 1 else 0.0
+
+    def listed(self, top: float, count: int | None = None) -> float:
+        """Return the sum over the known fills, or the first so many."""
+        return float(np.exp(np.array(list(self.weights.values())[:count]) - top).sum())
 
 
 @dataclass
@@ -185,7 +173,6 @@ class Filler:
     whole_words: bool = False
     constraints: tuple[Constraint, ...] = ()
     rng: CounterRng = field(default_factory=lambda: CounterRng(0))
-    width: int | None = None  # of the first search, if not the usual one
 
     def __post_init__(self) -> None:
         self._ordered = OrderedFills(self.scorer, self.whole_words, self.constraints, self.rng)
@@ -195,42 +182,54 @@ class Filler:
         # A template has the same fills whatever was filled before it.
         self.scorer.known.clear()
         begun = spent = self.scorer.passes
+        ordered, sized = isinstance(self.energy, Ordered), len(shapes) > 1
+        if ordered and sized:
+            shapes = with_context(self.scorer, shapes)
         normalised = (
-            isinstance(self.energy, Ordered) and self.temperature == 1 and len(shapes) == 1
-            and self._ordered.free and not any(shapes[0].gaps)
-        )  # fmt: skip
-        only = _WORDS if len(shapes[0].places) == 1 else _ONLY
-        width, drawn = self.width or (only if normalised else _FIRST), 0
-        found = [_Found(shape, len(shapes) > 1, max(_FIRST // len(shapes), 4)) for shape in shapes]
+            ordered and self.temperature == 1 and self._ordered.free and not any(shapes[0].gaps)
+        )
+        width, drawn = _NARROW if normalised or sized else _FIRST, 0
+        first = 1 if normalised else width, max(_FIRST // len(shapes), 4)
+        found = [_Found(one, sized and not ordered, normalised, *first) for one in shapes]
+        top = max(one.log_prior - one.context for one in shapes)
         while True:
-            for one in found:
-                new = self._ordered.search(one.shape, width)
+            # The likeliest length is searched most widely; what is not known yet, evenly.
+            masses = [one.mass(top) for one in found]
+            for one, mass in zip(found, masses, strict=True):
+                one.width = max(one.width, math.ceil(width * mass / (max(masses) or 1)))
+                new = self._ordered.search(one.shape, one.width)
                 self._weigh(one, new)
-                one.searched, one.complete, one.rest = len(one.weights), len(new) < width, _Rest()
-            if normalised or all(one.complete for one in found):
+                one.complete = len(new) < one.width
+                one.searched, one.rest = len(one.weights), []
+            if all(one.complete for one in found):
                 break
             for one in found:
-                count = 0 if one.complete else one.draws
+                count = 0 if one.complete or normalised else one.draws
                 new, log_q = self._ordered.draw(one.shape, count, list(one.weights), drawn)
                 one.counts.update(new)
-                one.rest = _Rest(self._weigh(one, new), log_q, count)
+                pairs = zip(self._weigh(one, new), log_q, strict=True)
+                one.rest = [weight - log for weight, log in pairs]
+                one.rest += [-math.inf] * (count - len(new))  # attempts that ended nowhere
                 drawn += count
             top = max(weight for one in found for weight in one.weights.values())
-            errors = [one.rest.error(top) for one in found]
-            error = math.hypot(*errors) / sum(one.mass(top) for one in found)
+            total = sum(one.mass(top) for one in found)
+            errors = [one.error(top) for one in found]
+            missing = 1 - sum(one.listed(top) for one in found) / total
+            error = missing if normalised else math.hypot(*errors) / total
             spent, last = self.scorer.passes, self.scorer.passes - spent
-            small = error <= AIM and width > _FIRST  # a few draws may look better than they are
+            # A few draws may look better than they are, and people want more than a few fills.
+            small = error <= AIM and width > _FIRST
             if small or spent - begun + 2 * last > self.passes:
                 break
             # Twice as many draws, where they make the error smallest.
             width, wanted = 2 * width, 2 * sum(one.draws for one in found)
-            spreads = np.array(errors) * np.sqrt([max(one.rest.count, 1) for one in found])
+            spreads = np.array(errors) * np.sqrt([max(len(one.rest), 1) for one in found])
             for one, share in zip(found, spreads / max(spreads.sum(), 1e-300), strict=True):
                 one.draws = max(4, round(share * wanted))
         self.scorer.check()
         if not any(one.weights for one in found):
             raise InputError(f"no text can fill the blanks of '{template}' as it is asked.")
-        return self._result(template, found, normalised, self.scorer.passes - begun)
+        return self._result(template, found, self.scorer.passes - begun)
 
     def _weigh(self, found: _Found, fills: list[Tokens]) -> list[float]:
         """Return log w − E/T of fills, and remember it."""
@@ -249,32 +248,25 @@ class Filler:
             self.scorer.forget()
             energies = Metropolis(energy).init(chains, self.scorer).energy
             assert energies is not None
-            weights = shape.log_prior - energies / self.temperature
+            weights = shape.log_prior - (shape.context + energies) / self.temperature
             found.weights.update(zip(part, weights.tolist(), strict=True))
         return [found.weights[fill] for fill in fills]
 
-    def _result(
-        self, template: str, found: list[_Found], normalised: bool, passes: int
-    ) -> TemplateFills:
+    def _result(self, template: str, found: list[_Found], passes: int) -> TemplateFills:
         """Turn the weights of fills into probabilities."""
-        every = [weight for one in found for weight in one.weights.values()]
-        top = max(every)
+        top = max(weight for one in found for weight in one.weights.values())
         masses = np.array([one.mass(top) for one in found])
-        listed = float(np.exp(np.array(every) - top).sum())
-        total = math.exp(-top) if normalised else max(float(masses.sum()), listed)
-        errors = [one.rest.error(top) / total for one in found]
-        error = math.hypot(*errors)
-        fills, drawn = list[Fill](), list[tuple[float, float]]()
+        listed = sum(one.listed(top) for one in found)
+        total = max(float(masses.sum()), listed)
+        errors = [one.error(top) / total for one in found]
+        error, fills = math.hypot(*errors), list[Fill]()
         lengths = defaultdict[int, tuple[float, float]](lambda: (0.0, 0.0))
         for one, share, own in zip(found, (masses / total).tolist(), errors, strict=True):
-            probabilities = [math.exp(weight - top) / total for weight in one.weights.values()]
-            for (tokens, weight), p in zip(one.weights.items(), probabilities, strict=True):
+            for tokens, weight in one.weights.items():
+                p = math.exp(weight - top) / total
                 energy = (one.shape.log_prior - weight) * self.temperature
                 text, words = self._spelled(one.shape, tokens)
                 fills.append(Fill(text, words, p, p * error, energy, one.counts[tokens]))
-            drawn += [(p, p) for p in probabilities[: one.searched]]
-            pairs = zip(one.rest.log_weight, one.rest.each(top).tolist(), strict=True)
-            drawn += [(math.exp(weight - top) / total, mass / total) for weight, mass in pairs]
             # The mass of a length is uncertain, and so is that of the others.
             others = math.sqrt(max(error**2 - own**2, 0.0))
             p, before = lengths[len(one.shape.places)]
@@ -288,7 +280,7 @@ class Filler:
             template, sorted(fills, key=lambda fill: -fill.probability), error,
             max(0.0, 1 - listed / total), passes,
             dict(sorted(lengths.items())) if len(found) > 1 else {},
-            [problem] if error > GOOD else [], drawn,
+            [problem] if error > GOOD else [],
         )  # fmt: skip
 
     def _spelled(self, shape: Shape, tokens: Tokens) -> tuple[str, list[str]]:
@@ -332,12 +324,10 @@ def fill_as_asked(**given: Any) -> Filling:
         shapes_of(model, text, line, table, gaps)
         for line, (text, (_, gaps)) in enumerate(zip(templates, written, strict=True), 1)
     ]
-    sized = any(len(each) > 1 for each in shapes)
-    if prior is not None and not sized:
+    if prior is not None and not any(len(each) > 1 for each in shapes):
         raise InputError("no blank has an unknown length: drop --length-prior.")
-    usual = DEFAULT_OF_LENGTHS if sized else DEFAULT_ENERGY
     energy = energy_of(
-        usual if asked.energy is None else asked.energy,
+        DEFAULT_ENERGY if asked.energy is None else asked.energy,
         Loading(device, asked.trust_remote_code, find=findable, budget=asked.token_budget),
     )
     filler = Filler(

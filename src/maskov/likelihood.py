@@ -32,19 +32,22 @@ from maskov.energies import Autoregressive, Energy
 from maskov.energies.networks import Loading
 from maskov.energies.ordered import Ordered
 from maskov.errors import InputError, reason_of, refuse
-from maskov.execution.loop import whole_epoch
 from maskov.kernels import Metropolis
-from maskov.kernels.population import Population
+from maskov.kernels.base import whole_epoch
+from maskov.kernels.population import Population, backward
 from maskov.models.base import MaskedModel
+from maskov.models.conditional import ConditionalModel, given_sources
 from maskov.models.scorer import Scorer
 from maskov.moves import Move, Site
 from maskov.options import findable
 from maskov.random import CounterRng
 from maskov.runs.preparation import threads
-from maskov.tuning.path import PILOTS, find_path
+from maskov.tuning.path import PILOTS, with_path
 from maskov.tuning.tune import FIRST_CHAIN
 from maskov.types import Chains, Float, Tensor
 
+# A length in tokens, and the number of the source from 0; 0 where there is none.
+Group = tuple[int, int]
 # Draws of a causal model that estimate how probable lengths are, and those in one batch.
 _DRAWS, _AT_ONCE = 2048, 256
 
@@ -59,8 +62,24 @@ class Point:
 
 
 @dataclass(frozen=True)
+class Bounds:
+    """What populations say of a log Z that is known: from below, and from above by exact draws.
+
+    `agree` and `problems` are those of the populations from below.
+    """
+
+    lower: Estimate
+    upper: Estimate
+    agree: bool
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class LengthEvidence:
-    """A target at one length: log Z and its error, and the sum of E/T over the texts."""
+    """A target at one length: log Z and its error, and the sum of E/T over the texts.
+
+    Of translations it is a pair, and `line` the number of its source.
+    """
 
     length: int
     texts: int
@@ -71,6 +90,8 @@ class LengthEvidence:
     agree: bool
     problems: tuple[str, ...]
     curve: tuple[Point, ...] = ()
+    bounds: Bounds | None = None
+    line: int | None = None
 
     @property
     def nats(self) -> float:
@@ -100,7 +121,7 @@ class TargetEvidence:
     def best(self) -> tuple[float, float] | None:
         """The share of the path at which texts are likeliest, and their nats per token there.
 
-        Lengths have paths of their own, so this is of runs with one length.
+        Each length has its own path, so this is of runs with one length.
         """
         if len(self.lengths) != 1 or not self.lengths[0].curve or not self.lengths[0].texts:
             return None
@@ -110,7 +131,7 @@ class TargetEvidence:
 
 @dataclass(frozen=True)
 class Evidence:
-    """A table of targets, beside the uniform distribution over tokens and a causal model.
+    """A table of targets, with the uniform distribution and a causal model to compare.
 
     `uniform` and `causal` are nats per token; the causal model is not told the lengths, but for
     `causal_given_length`, which is estimated.
@@ -131,14 +152,14 @@ class Evidence:
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(
-            ["energy", "temperature", "length", "texts", "log_z", "error", "nats_per_token",
+            ["energy", "temperature", "length", "line", "texts", "log_z", "error", "nats_per_token",
              "passes", "agree"]
         )  # fmt: skip
         for target in self.targets:
             for one in target.lengths:
                 nats = one.nats / (one.texts * one.length) if one.texts else math.nan
                 writer.writerow(
-                    [target.energy, target.temperature, one.length, one.texts, one.log_z,
+                    [target.energy, target.temperature, one.length, one.line, one.texts, one.log_z,
                      one.error, nats, one.passes, one.agree]
                 )  # fmt: skip
         return text.getvalue()
@@ -156,6 +177,7 @@ class EvidencePlan:
     longer: int = 5
     passes: int | None = None
     seed: int = 0
+    bounds: bool = False
 
     def __post_init__(self) -> None:
         refuse(
@@ -180,13 +202,21 @@ def evidence_as_asked(**given: Any) -> Evidence:
     if not all(0 < heat < math.inf for heat in heats):
         raise InputError("every --target-temperature must be above 0.")
     plan = EvidencePlan(
-        Site(), Ordered(), asked.particles, asked.populations, passes=asked.passes, seed=asked.seed
+        Site(),
+        Ordered(),
+        asked.particles,
+        asked.populations,
+        passes=asked.passes,
+        seed=asked.seed,
+        bounds=asked.bounds,
     )
     given_model = asked.given_model()
     device = given_model.device
     loading = Loading(device, asked.trust_remote_code, find=findable, budget=asked.token_budget)
     targets = [(energy_of(name, loading), float(heat)) for name in names for heat in heats]
     model = given_model.load(asked.precision)
+    if asked.sources:
+        model = given_sources(model, asked.sources)
     for length in lengths:
         if not model.min_length <= length <= model.max_length:
             raise InputError(
@@ -250,19 +280,21 @@ def measure(
     """Return log Z of each target (an energy and a temperature) and the likelihood of texts.
 
     Texts are grouped by their length in tokens; with `lengths` only those are taken, and each of
-    them is measured even if there are no texts. `told` hears what is done next.
+    them is measured even if there are no texts. Under a translation model that was given sources,
+    text i is a translation of source i, and each pair has a Z of its own. `told` hears what is done
+    next.
     """
     by_length = _by_length(model, texts, lengths)
     scorer, found = Scorer(model, budget), list[TargetEvidence]()
     for energy, temperature in targets:
         exact = isinstance(energy, Ordered) and temperature == 1
-        each, terms = list[LengthEvidence](), list[tuple[int, Tensor]]()
-        for length, lines in sorted(by_length.items()):
+        each, terms = list[LengthEvidence](), list[Tensor]()
+        for group, lines in sorted(by_length.items()):
             if told is not None:
-                told(f"{energy}, T = {temperature:g}, {length} tokens")
-            one, nats = _at_length(energy, temperature, exact, length, lines, scorer, plan)
+                told(f"{energy}, T = {temperature:g}, {group[0]} tokens")
+            one, nats = _at_length(energy, temperature, exact, group, lines, scorer, plan)
             each.append(one)
-            terms.append((length, nats))
+            terms.append(nats)
         found.append(_target(energy, temperature, exact, each, terms, by_length))
     count = int((~model.forbidden).sum())
     return Evidence(tuple(found), math.log(count), sum(map(len, by_length.values())))
@@ -270,19 +302,29 @@ def measure(
 
 def _by_length(
     model: MaskedModel, texts: Sequence[str], lengths: Sequence[int]
-) -> dict[int, list[tuple[str, list[int]]]]:
+) -> dict[Group, list[tuple[str, list[int]]]]:
     """Return the texts of each length, with their tokens; refuse what has probability zero."""
-    found: dict[int, list[tuple[str, list[int]]]] = {length: [] for length in lengths}
+    sources = model.sources if isinstance(model, ConditionalModel) else None
+    pairs = 0 if sources is None else len(sources.texts)
+    if isinstance(model, ConditionalModel) and (not pairs or len(texts) not in (0, pairs)):
+        raise InputError(
+            f"'{model.name}' has {pairs} sources, and there are {len(texts)} texts: give one "
+            "translation of each of the --sources."
+        )
+    every = range(1) if not pairs else () if texts else range(pairs)
+    found: dict[Group, list[tuple[str, list[int]]]]
+    found = {(length, source): [] for length in lengths for source in every}
     for number, text in enumerate(texts, 1):
         tokens = model.encode(text)
-        if lengths and len(tokens) not in found:
+        if lengths and len(tokens) not in lengths:
             continue
         if not tokens or any(bool(model.forbidden[token]) for token in tokens):
             raise InputError(
                 f"line {number} is empty or holds a token that is never sampled, such as an "
                 "unknown one: its probability is zero. Take the line out."
             )
-        found.setdefault(len(tokens), []).append((text, tokens))
+        group = len(tokens), number - 1 if pairs else 0
+        found.setdefault(group, []).append((text, tokens))
     if not found:
         raise InputError("there is nothing to measure: give texts, or --length.")
     return found
@@ -292,31 +334,52 @@ def _at_length(
     energy: Energy,
     temperature: float,
     exact: bool,
-    length: int,
+    group: Group,
     lines: list[tuple[str, list[int]]],
     scorer: Scorer,
     plan: EvidencePlan,
 ) -> tuple[LengthEvidence, Float[Tensor, " texts"]]:
     """Return the evidence of a target at one length, and E/T of each text."""
+    length, source = group
+    line = source + 1 if isinstance(scorer.model, ConditionalModel) else None
     kernel = Population(
         Metropolis(energy, plan.move, temperature), plan.start, plan.particles, moves=plan.moves,
         longer=plan.longer,
     )  # fmt: skip
-    known = _known(kernel, [tokens for _, tokens in lines], length, scorer)
+    known = _known(kernel, [tokens for _, tokens in lines], group, scorer)
     values = kernel.bridge(1.0).total(known) if lines else torch.zeros(0, dtype=torch.float64)
     if exact:
-        one = LengthEvidence(length, len(lines), 0.0, 0.0, float(values.sum()), 0.0, True, ())
+        assert isinstance(energy, Ordered)
+        bounds = _bounds(energy, group, scorer, plan) if plan.bounds else None
+        one = LengthEvidence(
+            length, len(lines), 0.0, 0.0, float(values.sum()), 0.0, True, (), bounds=bounds,
+            line=line,
+        )  # fmt: skip
         return one, values
-    count = plan.particles * plan.populations
-    pilots = replace(kernel.even, particles=PILOTS)
-    rng = CounterRng(plan.seed)
-    pilot = find_path(pilots, _blank(scorer.model, length, PILOTS, FIRST_CHAIN), scorer, rng)
-    path = pilot.path if plan.passes is None else pilot.paid(plan.passes)
-    kernel = replace(kernel, path=path)
-    before = scorer.passes
-    chains = kernel.first(_blank(scorer.model, length, count), scorer, rng)
+    kernel = _with_path(kernel, group, scorer, plan)
+    summary, passes = _populations(kernel, group, scorer, plan)
+    one = LengthEvidence(
+        length, len(lines), summary.log_z.value, summary.log_z.error, float(values.sum()),
+        passes, summary.agree, tuple(summary.problems), _curve(kernel, summary, known, length),
+        line=line,
+    )  # fmt: skip
+    return one, values
+
+
+def _with_path(kernel: Population, group: Group, scorer: Scorer, plan: EvidencePlan) -> Population:
+    """Return the population with the path that a pilot finds for it."""
+    blank = _blank(scorer.model, group, PILOTS, FIRST_CHAIN)
+    return with_path(kernel, blank, scorer, CounterRng(plan.seed), plan.passes)
+
+
+def _populations(
+    kernel: Population, group: Group, scorer: Scorer, plan: EvidencePlan
+) -> tuple[PopulationSummary, float]:
+    """Take populations along the path; return what they say, and the passes of a particle."""
+    count, before, rng = plan.particles * plan.populations, scorer.passes, CounterRng(plan.seed)
+    chains = kernel.first(_blank(scorer.model, group, count), scorer, rng)
     weights = []
-    for epoch in range(len(path)):
+    for epoch in range(len(kernel.path)):
         now = kernel.at(epoch, None, None)
         chains = whole_epoch(now, now.init(chains, scorer), scorer, rng)
         weights.append(chains.log_weight.cpu().numpy())
@@ -324,14 +387,26 @@ def _at_length(
     last = kernel.energy.total(chains.part_values.values)  # type: ignore[union-attr]
     summary = PopulationSummary.of(
         np.stack(weights), chains.replica.cpu().numpy(), last.cpu().numpy(), plan.particles,
-        moves=plan.moves * len(path), positions=length,
+        moves=kernel.moves * len(kernel.path), positions=group[0],
     )  # fmt: skip
-    one = LengthEvidence(
-        length, len(lines), summary.log_z.value, summary.log_z.error, float(values.sum()),
-        (scorer.passes - before) / count, summary.agree, tuple(summary.problems),
-        _curve(kernel, summary, known, length),
-    )  # fmt: skip
-    return one, values
+    return summary, (scorer.passes - before) / count
+
+
+def _bounds(energy: Ordered, group: Group, scorer: Scorer, plan: EvidencePlan) -> Bounds:
+    """Return what populations say of a target whose draws are exact, from either end of a path.
+
+    Those that go from its draws back to the start estimate 1/Z without bias.
+    """
+    start = plan.start if plan.start != energy else replace(energy, seed=energy.seed + 1)
+    forward = Population(
+        Metropolis(energy, plan.move), start, plan.particles, moves=plan.moves, longer=plan.longer
+    )
+    forward = _with_path(forward, group, scorer, plan)
+    below, _ = _populations(forward, group, scorer, plan)
+    other_numbers = replace(plan, seed=plan.seed + 1)
+    above, _ = _populations(backward(forward), group, scorer, other_numbers)
+    lower, upper = below.log_z, above.log_z
+    return Bounds(lower, replace(upper, value=-upper.value), below.agree, tuple(below.problems))
 
 
 def _curve(
@@ -348,12 +423,12 @@ def _curve(
 
 
 def _known(
-    kernel: Population, lines: list[list[int]], length: int, scorer: Scorer
+    kernel: Population, lines: list[list[int]], group: Group, scorer: Scorer
 ) -> Float[Tensor, "texts parts"]:
     """Return the values of all parts of the energies along the path, for each text."""
     if not lines:
         return torch.zeros((0, 0), dtype=torch.float64)
-    chains = _blank(scorer.model, length, len(lines))
+    chains = _blank(scorer.model, group, len(lines))
     chains = replace(chains, tokens=torch.tensor(lines, device=scorer.model.device))
     found = kernel.init(chains, scorer).part_values
     scorer.check()
@@ -361,13 +436,14 @@ def _known(
     return found.values.cpu()
 
 
-def _blank(model: MaskedModel, length: int, count: int, first: int = 0) -> Chains:
-    """Return so many masked sequences of a length."""
+def _blank(model: MaskedModel, group: Group, count: int, first: int = 0) -> Chains:
+    """Return so many masked sequences of a length, translations of one source if there is any."""
+    length, source = group
     tokens = torch.full((count, length), model.mask_id, device=model.device)
     lengths = torch.full((count,), length, device=model.device)
     chain = torch.arange(count, device=model.device) + first
     free = torch.ones_like(tokens, dtype=torch.bool)
-    return Chains.at(tokens, lengths, free, chain, torch.zeros_like(chain))
+    return Chains.at(tokens, lengths, free, chain, torch.full_like(chain, source))
 
 
 def _target(
@@ -375,8 +451,8 @@ def _target(
     temperature: float,
     exact: bool,
     each: list[LengthEvidence],
-    terms: list[tuple[int, Tensor]],
-    by_length: dict[int, list[tuple[str, list[int]]]],
+    terms: list[Tensor],
+    by_length: dict[Group, list[tuple[str, list[int]]]],
 ) -> TargetEvidence:
     """Add up the lengths of a target."""
     tokens = sum(one.texts * one.length for one in each)
@@ -387,8 +463,8 @@ def _target(
         total = sum(one.nats for one in each)
         nats, bits = total / tokens, total / (math.log(2) * size)
         error = math.sqrt(sum((one.texts * one.error) ** 2 for one in each)) / tokens
-        logs = {one.length: one.log_z for one in each}
-        rates = torch.cat([(values + logs[length]) / length for length, values in terms])
+        known = zip(each, terms, strict=True)
+        rates = torch.cat([(values + one.log_z) / one.length for one, values in known])
         text_error = float(rates.std()) / math.sqrt(len(rates)) if len(rates) > 1 else math.nan
     return TargetEvidence(
         str(energy), temperature, tuple(each), nats, error, text_error, bits, exact

@@ -19,7 +19,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, Union, get_type_hints
 
-from maskov.config import LinearSchedule, ModelSource
+from maskov.config import (
+    DEFAULT_DRAWS,
+    DEFAULT_ENERGY,
+    DEFAULT_EPOCHS,
+    MOST_UNTIL_CONVERGED,
+    LinearSchedule,
+    ModelSource,
+)
 from maskov.errors import InputError, reason_of
 from maskov.parts import parse_call
 from maskov.shipped import is_name
@@ -27,6 +34,7 @@ from maskov.shipped import is_name
 if TYPE_CHECKING:  # also for names that only quoted types have
     from maskov.energies import Energy
     from maskov.fasta import Record
+    from maskov.kernels import Kernel
     from maskov.kernels.registry import Moves
     from maskov.models import MaskedModel
     from maskov.moves import MaskedConditional
@@ -167,15 +175,19 @@ def parse_model(given: str | Path, trust_remote_code: bool = False) -> ModelSour
     if given.endswith(")") and "(" in given and not Path(given).exists():
         name, _, rest = given.partition("(")
         _, positional, arguments = parse_call(f"model({rest}")
-        known: dict[str, Any] = dict.fromkeys(("tokenizer", "prefix", "extra_letters"), str)
-        known |= {"remove_smoothing": int | float}
+        texts = ("tokenizer", "prefix", "extra_letters", "architecture")
+        known: dict[str, Any] = dict.fromkeys(texts, str)
+        known |= {"remove_smoothing": int | float, "mask_token_id": int, "shift_logits": bool}
+        shift = arguments.get("shift_logits")
+        if shift in ("true", "false"):
+            arguments["shift_logits"] = shift == "true"
         wrong = [
             key for key, value in arguments.items() if not isinstance(value, known.get(key, ()))
         ]
         if wrong := [*positional, *wrong]:
             raise InputError(
-                f"the model '{given}' has the argument '{wrong[0]}': write tokenizer, prefix "
-                "or extra_letters with a text, or remove_smoothing with a number."
+                f"the model '{given}' has the argument '{wrong[0]}': write {', '.join(texts)} with "
+                "a text, remove_smoothing or mask_token_id with a number, or shift_logits=true."
             )
         if arguments.get("tokenizer"):
             arguments["tokenizer"] = findable(arguments["tokenizer"])
@@ -193,11 +205,8 @@ def findable(name: str) -> str:
 _LIKE_A_FILE = re.compile(r"\S*/\S*|\S+\.[A-Za-z]\w{0,5}")
 
 
-def read_lines(source: str, empty: bool = False) -> list[str]:
-    """Read texts, one per line, from a file or from standard input (`-`).
-
-    Empty lines are kept; a single one is a text only if texts may be `empty`.
-    """
+def read_lines(source: str) -> list[str]:
+    """Read texts, one per line, from a file or from standard input (`-`); empty lines are kept."""
     try:
         data = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
         text = data.decode("utf-8-sig")
@@ -206,21 +215,16 @@ def read_lines(source: str, empty: bool = False) -> list[str]:
         raise InputError(f"'{source}' is not UTF-8 text (line {line}).") from error
     except (OSError, ValueError) as error:  # ValueError: a null character in the path
         raise InputError(f"cannot read '{source}': {reason_of(error)}.") from error
-    lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
-    if lines == [""] and not (empty and text):
+    if not text:
         raise InputError(f"'{source}' is empty; give one text per line.")
-    return lines
+    return text.replace("\r\n", "\n").removesuffix("\n").split("\n")
 
 
-# Texts, one per line, of which all may be empty.
-read_empty_lines = partial(read_lines, empty=True)
-
-
-def read_texts(source: str, empty: bool = False) -> list[str] | list[Record]:
+def read_texts(source: str) -> list[str] | list[Record]:
     """Read texts, one per line, or the records of a FASTA file."""
     from maskov.fasta import is_fasta, parse
 
-    lines = read_lines(source, empty)
+    lines = read_lines(source)
     return parse(lines, source) if is_fasta(source, lines) else lines
 
 
@@ -245,18 +249,14 @@ def read_templates(template: str) -> list[str] | list[Record]:
     return [template] if literal else read_texts(template)
 
 
-def texts_or_files(sources: Sequence[str], empty: bool = False) -> list[str] | list[Record]:
+def texts_or_files(sources: Sequence[str]) -> list[str] | list[Record]:
     """Return texts given on the command line, and those of the files that are named there."""
     found: list[Any] = []
     for source in sources:
-        found += read_texts(source, empty) if names_a_file(source) else [source]
+        found += read_texts(source) if names_a_file(source) else [source]
     if len({isinstance(one, str) for one in found}) > 1:
         raise InputError("give texts or FASTA, not both.")
     return found
-
-
-# Texts given on the command line or in files; all may be empty.
-lines_or_files = partial(texts_or_files, empty=True)
 
 
 def names_a_file(source: str) -> bool:
@@ -270,7 +270,8 @@ Lines = Sequence["str | Record"]
 AnyModel = Annotated[
     "str | Path | MaskedModel",
     Opt("built-in name, folder or hub name; NAME(prefix='...', tokenizer=FOLDER, "
-        "extra_letters=XU, remove_smoothing=0.1) for one with arguments", "-m"),
+        "extra_letters=XU, remove_smoothing=0.1, architecture=masked-diffusion, shift_logits=true, "
+        "mask_token_id=5) for one with arguments", "-m"),
 ]  # fmt: skip
 Device = Annotated[str, Opt("auto, cpu, cuda, cuda:1 ...", panel=MODEL)]
 Precision = Annotated[str, Opt("float32, float64, or coarser: tf32, bfloat16", panel=MODEL)]
@@ -301,6 +302,107 @@ Freeze = Annotated[
 ]  # fmt: skip
 SomeMoves: TypeAlias = Union["Moves", None]
 
+# Options of runs of chains.
+AnyKernel = Annotated[
+    "str | Kernel",
+    Opt("mh, gibbs, mask-predict, or module:Class", "-k", KERNEL),
+]  # fmt: skip
+Target = Annotated[
+    "str | Energy | TextFunction | None",
+    Opt("raw, norm, ordered, raw(groups=4), autoregressive(MODEL), module:Class(...), or a "
+        f"sum: raw+0.5*norm (default, if nothing else says how to sample or where to start: "
+        f"{DEFAULT_ENERGY}; otherwise raw)", "-e"),
+]  # fmt: skip
+Epochs = Annotated[
+    "int | None",
+    Opt(f"sweeps over all positions (default: {DEFAULT_EPOCHS}), or redraws (default: "
+        f"{DEFAULT_DRAWS}); with --until the most there may be (default: {MOST_UNTIL_CONVERGED})",
+        "-n"),
+]  # fmt: skip
+Until = Annotated[
+    "str | None",
+    Opt("converged: stop when R-hat is good and there are 100 effective draws; converged:400 "
+        "for 400"),
+]  # fmt: skip
+Out = Annotated["Path | None", Opt("run folder to write", "-o")]
+SampledMoves = Annotated[
+    "Moves | None",
+    Opt("site, span, redraw, insert-delete, resize or module:Class; several with weights: "
+        "site:1,span:2; with arguments: span(1:3), site(block=4, block_anneal=0.2, "
+        "order=left-to-right), redraw(temperature=0.8) (default: span; with the default "
+        "--energy redraw)", panel=KERNEL),
+]  # fmt: skip
+Proposal = Annotated[
+    "MaskedConditional | None",
+    Opt("how tokens are proposed: temperature=0.8,top_p=0.9,top_k=20,epsilon=0.1, or some of "
+        "these; top_p and top_k keep the most probable tokens, epsilon is the share of the "
+        "full conditional", panel=KERNEL, read=parse_proposal),
+]  # fmt: skip
+Delayed = Annotated[
+    "str | int | Sequence[int] | None",
+    Opt("positions next to the change that an early test scores: 2, or 1,2,4 for three tests, "
+        "or off (default: 2; off for grouped energies)", panel=KERNEL),
+]  # fmt: skip
+LengthPrior = Annotated[
+    "str | Mapping[int, float] | None",
+    Opt("weights of sampled lengths: flat, none, or 8:1,12:4,16:1 (default: flat)",
+        panel=KERNEL),
+]  # fmt: skip
+Replicas = Annotated[
+    "int | Sequence[float]",
+    Opt("copies of each chain at several temperatures, which swap states: a number, or their "
+        "inverse temperatures such as 1,0.87,0.75", panel=KERNEL, read=parse_replicas),
+]  # fmt: skip
+Particles = Annotated[
+    "int | None",
+    Opt("particles of a population, which goes from independent draws to the target "
+        "together: 64, for example; instead of --chains and --epochs", panel=KERNEL),
+]  # fmt: skip
+Populations = Annotated[
+    "int",
+    Opt("independent populations of --particles, for each template", panel=KERNEL),
+]  # fmt: skip
+Passes = Annotated[
+    "int | None",
+    Opt("masked passes of a chain or particle, instead of --epochs", panel=SCHEDULE),
+]  # fmt: skip
+BurnIn = Annotated[
+    "int | None",
+    Opt("first epochs, left out of samples and averages (default: 8, but at most half of the "
+        "epochs; with --until: half of them)", panel=SCHEDULE),
+]  # fmt: skip
+BurnInEnergy = Annotated[
+    "str | Energy | None",
+    Opt("energy of burn-in, such as raw(groups=4), or same for that of --energy (default: "
+        "--energy with groups=4; same if --burn-in is given)", panel=SCHEDULE),
+]  # fmt: skip
+TargetTemperature = Annotated[
+    "float | LinearSchedule",
+    Opt("T in p ∝ exp(-E/T); START:FALL:FLOOR falls from epoch to epoch: 1.5:0.3:0.5",
+        panel=SCHEDULE, read=parse_temperature),
+]  # fmt: skip
+ForceAccept = Annotated[
+    "int",
+    Opt("first epochs that accept everything", panel=SCHEDULE),
+]  # fmt: skip
+Start = Annotated[
+    "str",
+    Opt("masked (filled at random), greedy (one pass) or mask-predict", panel=RUN),
+]  # fmt: skip
+Thin = Annotated[
+    "int",
+    Opt("epochs between samples of a chain; 0: only the last is kept", panel=RUN),
+]  # fmt: skip
+RunName = Annotated[
+    "str",
+    Opt("name of the run in reports and pages (default: its folder)", panel=RUN),
+]  # fmt: skip
+
+SourceLines = Annotated[
+    Lines,
+    Opt("what each text is a translation of, for a translation model: a text, or a file with a "
+        "line for each", read=texts_or_files, many=True),
+]  # fmt: skip
 Seed = Annotated[int, Opt("seed of all random numbers", "-s", RUN)]
 TokenBudget = Annotated[
     "int | None", Opt("maximum tokens per model call (default: automatic)", panel=RUN)

@@ -28,6 +28,7 @@ from maskov.arguments import (
     refuse_unused,
     schedule_of,
     stopping_rule,
+    with_defaults,
     with_replicas,
     with_room,
     workers_of,
@@ -39,12 +40,12 @@ from maskov.config import (
     ModelSource,
     RunConfig,
     Schedule,
-    field_hashes,
+    fields_of,
 )
 from maskov.energies import as_energy
 from maskov.energies.networks import Loading
 from maskov.energies.ordered import Ordered
-from maskov.errors import InputError, ModelError, refuse
+from maskov.errors import LOG, InputError, ModelError, refuse
 from maskov.kernels import (
     Draws,
     Kernel,
@@ -54,11 +55,10 @@ from maskov.models import MaskedModel
 from maskov.models.scorer import Scorer
 from maskov.options import findable
 from maskov.random import CounterRng
-from maskov.runs.coordinator import Coordinator, Listener
+from maskov.runs.coordinator import Coordinator, Listener, Silent
 from maskov.runs.files import locked, new_folder
 from maskov.runs.inputs import inputs_of, layout_of, named_texts
 from maskov.runs.manifest import (
-    GivenParts,
     check_trusted,
     kernel_data,
     load_model,
@@ -137,6 +137,7 @@ def plan(**given: Any) -> Plan:
     if asked.moves is None and asked.kernel == "mh" and any(one != ONE for one in blanks):
         asked.moves = RESIZING
     check_start(asked)
+    with_defaults(asked)
     kernel, block = (asked.kernel, None) if own else kernel_of(asked, loading)
     kernel = with_replicas(kernel, asked.replicas)
     if draws(asked, kernel):
@@ -191,13 +192,7 @@ def plan(**given: Any) -> Plan:
         model=ModelConfig(
             name=model.name,
             fingerprint=model.fingerprint(),
-            source=source
-            or ModelSource(
-                model.name,
-                prefix=model.prefix,
-                remove_smoothing=model.remove_smoothing,
-                extra_letters=model.extra_letters,
-            ),
+            source=source or model.source or ModelSource(model.name),
             precision=model.precision,  # type: ignore[arg-type]
             device=str(model.device),
         ),
@@ -283,6 +278,9 @@ def execute(
     plan: Plan, listener: Listener | None = None, stop: Callable[[], bool] | None = None
 ) -> Run:
     """Run the chains of a plan, from their start or from where they were stopped."""
+    LOG.info("run %s: %s", plan.out or "in memory", plan.manifest.signature)
+    for note in plan.manifest.notes:
+        LOG.warning("%s", note)
     if plan.resumes:
         return _continue(plan, listener, stop)
     with new_folder(plan.out) if plan.out is not None else nullcontext():
@@ -321,13 +319,13 @@ def execute_shown(
 def _work(
     plan: Plan, store: Store, listener: Listener | None, stop: Callable[[], bool] | None
 ) -> None:
-    config = plan.manifest.config
+    config, listener = plan.manifest.config, listener or Silent()
     scorer = Scorer(plan.model, config.execution.token_budget, stop)
     kernel = tuned_kernel(store, plan.layout, plan.kernel, scorer, listener)
     coordinator = Coordinator(
         plan.layout, kernel, plan.model, store, listener, plan.checkpoint_every
     )
-    if config.until is not None and listener is not None and "tokens" not in store.traced():
+    if config.until is not None and "tokens" not in store.traced():
         listener.noted(
             "the run is too large to trace its tokens: energies alone decide when it ends"
         )
@@ -344,8 +342,7 @@ def _continue(plan: Plan, listener: Listener | None, stop: Callable[[], bool] | 
         folder.prepare()
         _work(plan, folder, listener, stop)
         write_library(folder)
-    # Opened again: what was damaged when this one was opened is whole now.
-    return Run(Store.open(folder.path), folder.damaged, folder.recovered)
+    return Run(folder)
 
 
 def _finished(path: Path) -> Run | None:
@@ -362,7 +359,6 @@ def _finished(path: Path) -> Run | None:
 def _begun(path: Path) -> Store:
     """Open a folder of a run that can be continued."""
     folder = Store.open(path)
-    folder.check_unchanged()
     folder.check_resumable()
     return folder
 
@@ -390,20 +386,19 @@ def plan_of_folder(**given: Any) -> Plan | Run:
         return done
     manifest = _begun(path).manifest
     trust, download = asked.trust_remote_code, asked.allow_download
-    check_trusted(manifest, trust)
+    check_trusted(manifest.config.model.source, trust)
     model = asked.model or load_model(manifest, asked.device, trust, download)
-    parts = GivenParts(asked.kernel, None if asked.energy is None else as_energy(asked.energy))
-    found = rebuild(manifest, model, asked.trust_parts, download, parts)
+    energy = None if asked.energy is None else as_energy(asked.energy)
+    kernel, layout = rebuild(manifest, model, asked.trust_parts, download, asked.kernel, energy)
     return Plan(
-        manifest, model, found.kernel, found.layout, workers, path, asked.checkpoint_every,
-        resumes=True,
-    )  # fmt: skip
+        manifest, model, kernel, layout, workers, path, asked.checkpoint_every, resumes=True
+    )
 
 
 def plan_to_continue(plan: Plan, path: Path) -> Plan:
     """Return a plan that continues the run of a folder, if the same plan began it."""
     folder = _begun(path)
-    begun, now = field_hashes(folder.manifest), field_hashes(plan.manifest)
+    begun, now = fields_of(folder.manifest), fields_of(plan.manifest)
     for name in sorted(begun.keys() | now.keys()):
         if name.startswith(_DECIDING) and begun.get(name) != now.get(name):
             what = name.removeprefix("config.").partition(".")[0]

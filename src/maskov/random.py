@@ -91,7 +91,7 @@ class Rng(ABC):
     def nested(self) -> Rng:
         """Return the numbers of a part of a mixture, which may be a mixture itself.
 
-        Both draw a part in the same step, so the inner one needs a number of its own. All else is
+        Both draw a part in the same step, so the inner one needs its own number. All else is
         drawn by one of them alone.
         """
         return self

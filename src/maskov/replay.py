@@ -14,12 +14,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import torch
 
-from maskov.energies.base import Energy, distinct_names
+from maskov.energies.base import distinct_names
 from maskov.errors import RunError, refuse
 from maskov.exact import with_passes
-from maskov.execution.loop import ended, epoch as epoch_of, kernel_at
 from maskov.kernels import Kernel, Metropolis
-from maskov.kernels.base import leaves, log_ratio
+from maskov.kernels.base import ended, epoch as epoch_of, kernel_at, leaves, log_ratio
 from maskov.kernels.compose import Mixture
 from maskov.models.base import MaskedModel
 from maskov.models.scorer import Scorer
@@ -28,7 +27,7 @@ from maskov.runs import Run
 from maskov.runs.manifest import rebuild
 from maskov.runs.task_runner import filled
 from maskov.tuning.tune import alone, tuned
-from maskov.types import Chains, Sequences, StepInfo, padded
+from maskov.types import Chains, Proposal, StepInfo, padded
 
 
 @dataclass(frozen=True)
@@ -65,44 +64,36 @@ class Share:
 class Step:
     """One step of a chain: what was masked, what was proposed, and why it was accepted or not.
 
-    `number` counts from 0 within the epoch. `old` and `new` are the tokens at `positions` before
-    and as proposed. A step that changes the length has the `start` of its window: `old` tokens give
-    way to `new` ones there, in whatever number. Energies are those of the kernel's target, None for
-    kernels that have none; `log_ratio` is the Metropolis-Hastings ratio, None where nothing had to
-    be decided. A proposal that an early test rejected had no energy in the run: it is then
-    `computed_later`, for the reader alone. If the energy has experts, `shares` are those of all
-    its parts; they add up to E(x) − E(x′).
+    `number` counts from 0 within the epoch. `before` is the sequence as it stood, `proposed` the
+    proposed one; `old` and `new` are their tokens at `positions`. A step that changes the length
+    has the `start` of its window: `old` tokens give way to `new` ones there, in whatever number.
+    Energies are those of the kernel's target, None for kernels that have none; `log_ratio` is the
+    Metropolis-Hastings ratio, None where nothing had to be decided. A proposal that an early test
+    rejected had no energy in the run: it is then `computed_later`, for the reader alone. If the
+    energy has experts, `shares` are those of all its parts; they add up to E(x) − E(x′).
     """
 
     number: int
+    before: list[int]
+    proposed: list[int]
     positions: list[int]
     old: list[int]
     new: list[int]
+    start: int | None
     log_q_forward: float
     log_q_reverse: float
-    energy_old: float | None
-    energy_new: float | None
-    log_ratio: float | None
     tests: list[Test]
     accepted: bool
-    computed_later: bool = False
-    start: int | None = None
+    computed_later: bool
+    energy_old: float | None = None
+    energy_new: float | None = None
+    log_ratio: float | None = None
     shares: list[Share] = field(default_factory=list)
 
     @property
     def repeated(self) -> bool:
         """Whether the proposal was the sequence as it stood."""
         return self.old == self.new
-
-    def proposed(self, tokens: Sequence[int]) -> list[int]:
-        """Return what this step proposes to a sequence."""
-        after = list(tokens)
-        if self.start is not None:
-            after[self.start : self.start + len(self.old)] = self.new
-            return after
-        for place, token in zip(self.positions, self.new, strict=True):
-            after[place] = token
-        return after
 
 
 @dataclass(frozen=True)
@@ -126,17 +117,6 @@ class Replay:
     after: list[int]
     agrees: bool
     swapped: bool = False
-
-
-def stepping(kernel: Kernel, chains: Chains, rng: Rng) -> Kernel:
-    """Return the part of a mixture that makes the next step of the only chain."""
-    row = torch.zeros_like(chains.chain)
-    while isinstance(kernel, Mixture):
-        which, numbers = kernel.turn(chains, row, rng)
-        part = int(which[0])
-        kernel, chains = kernel.kernels[part], replace(chains, epoch_step=numbers[part])
-        rng = rng.nested()
-    return kernel
 
 
 def why_not(run: Run) -> str | None:
@@ -164,15 +144,15 @@ class Replayer:
         if reason is not None:
             raise RunError(f"this run cannot be replayed: {reason}.")
         self._manifest, self._traces, self._model = run.manifest, run.traces, model
-        self._parts = rebuild(self._manifest, model, trust_parts, allow_download)
+        kernel, self.layout = rebuild(self._manifest, model, trust_parts, allow_download)
+        self._kernel = tuned(kernel, self._manifest.tuning)
         self._rng = CounterRng(self._manifest.config.seed)
-        self._starts: dict[int, Chains] = {}
         held = self._traces["tokens"]
         most = max(model.vocabulary_size - 1, model.mask_id)
         if (
             held.min(initial=0) < 0
             or held.max(initial=0) > most
-            or held.shape[2] < self._parts.layout.width
+            or held.shape[2] < self.layout.width
         ):
             raise RunError("this run cannot be replayed: its traces hold no tokens of its model.")
         self.epochs = int((self._traces["steps"].sum(1) > 0).sum())
@@ -180,51 +160,52 @@ class Replayer:
     def tokens(self, chain: int) -> list[list[int]]:
         """Return the tokens of a chain at the end of each epoch that was done."""
         self._check(chain, 0)
-        rows = self._traces["tokens"][: self.epochs, chain].tolist()
-        lengths = self._traces["lengths"][: self.epochs, chain].tolist()
-        return [row[:length] for row, length in zip(rows, lengths, strict=True)]
-
-    def free(self, chain: int) -> list[bool]:
-        """Return which positions of a chain may change; none are told where lengths do."""
-        layout = self._parts.layout
-        return [] if layout.resizable else layout.free[chain]
-
-    def source(self, chain: int) -> int:
-        """Return the line of the user's input that a chain belongs to."""
-        return self._parts.layout.template[chain]
+        rows, lengths = (self._traces[name][: self.epochs, chain] for name in ("tokens", "lengths"))
+        return [row[:length].tolist() for row, length in zip(rows, lengths, strict=True)]
 
     def epoch(self, chain: int, epoch: int) -> Replay:
         """Run one epoch of one chain again; both are counted from 0."""
         self._check(chain, epoch)
         chains = self._start(chain)
-        if self._parts.kernel.fills_blanks:
+        if self._kernel.fills_blanks:
             # What is masked depends on confidences, which are not recorded: from the beginning.
             for earlier in range(epoch):
-                chains, _ = self._lock_step(self._kernel(earlier), chains)
+                chains, _ = self._steps(earlier, chains)
         elif epoch:
             chains = self._recorded(chains, chain, epoch)
-        kernel = self._kernel(epoch)
-        after, steps = self._lock_step(kernel, chains)
-        agrees = self._agrees(chain, epoch, after, steps)
+        after, steps = self._steps(epoch, chains)
+        swaps = self._traces.get("swap_accepted")
+        swapped = swaps is not None and bool(swaps[epoch, chain, 0])
+        # The tokens, and where the run rejected, as they were recorded.
+        width = after.tokens.shape[1]
+        rejected = np.zeros(width, dtype=np.bool_)
+        for step in steps:
+            rejected[step.positions] |= not step.accepted
+        same = {
+            name: np.array_equal(self._traces[name][epoch, chain, :width], found)
+            for name, found in (("tokens", after.tokens[0].cpu()), ("rejected", rejected))
+        }
+        as_long = int(after.lengths[0]) == int(self._traces["lengths"][epoch, chain])
         # All parts of a mixture that has an energy share it.
-        decides = leaves(kernel)[0]
-        if isinstance(decides, Metropolis) and kernel.energy is not None:
+        decides = leaves(self._kernel_at(epoch))[0]
+        if isinstance(decides, Metropolis):
             steps = with_energies(steps, chains, decides, Scorer(self._model))
+        target = decides.target
         return Replay(
             chain,
             epoch,
             self._manifest.kernel,
-            None if kernel.energy is None else str(kernel.energy),
-            None if decides.target is None else decides.target.temperature,
+            None if target is None else str(target.energy),
+            None if target is None else target.temperature,
             _tokens(chains),
             steps,
             _tokens(after),
-            agrees,
-            self._swapped(chain, epoch),
+            same["rejected"] and (swapped or (same["tokens"] and as_long)),
+            swapped,
         )
 
     def _check(self, chain: int, epoch: int) -> None:
-        chains = len(self._parts.layout.tokens)
+        chains = len(self.layout.tokens)
         refuse(
             (not 0 <= chain < chains, f"there is no chain {chain}: the run has {chains}."),
             (
@@ -233,100 +214,86 @@ class Replayer:
             ),
         )
 
-    def _kernel(self, epoch: int) -> Kernel:
-        kernel = tuned(self._parts.kernel, self._manifest.tuning)
-        kernel = kernel_at(kernel, self._manifest.schedule, epoch)
+    def _kernel_at(self, epoch: int) -> Kernel:
         # A chain moves by itself until its epoch ends.
-        return alone(kernel)
+        return alone(kernel_at(self._kernel, self._manifest.schedule, epoch))
 
     def _start(self, chain: int) -> Chains:
         """Return a chain before its first epoch, its blanks filled as the run filled them."""
-        if chain not in self._starts:
-            layout, row = self._parts.layout, range(chain, chain + 1)
-            chains = layout.chains(self._model, row, layout.widths[chain][1])
-            chains, scorer = chains.to(self._model.device), Scorer(self._model)
-            start, kernel = self._manifest.config.start, self._parts.kernel
-            self._starts[chain] = filled(chains, start, kernel, scorer, self._rng).forget()
-        return self._starts[chain]
+        width = self.layout.widths[chain][1]
+        chains = self.layout.chains(self._model, range(chain, chain + 1), width)
+        chains, scorer = chains.to(self._model.device), Scorer(self._model)
+        start = self._manifest.config.start
+        return filled(chains, start, self._kernel, scorer, self._rng).forget()
 
     def _recorded(self, start: Chains, chain: int, epoch: int) -> Chains:
         """Return a chain as the record has it at the beginning of an epoch."""
-        tokens = self._traces["tokens"][epoch - 1, chain, : start.tokens.shape[1]]
+        width, device = start.tokens.shape[1], start.tokens.device
+        tokens = self._traces["tokens"][epoch - 1, chain, :width].astype(np.int64)
         done = int(self._traces["steps"][:epoch, chain].sum())
-        here = torch.as_tensor(tokens.astype(np.int64), device=start.tokens.device)
+        here = torch.as_tensor(tokens, device=device)
         chains = replace(start, tokens=here[None], step=start.step + done)
         if not start.resizable:
             return chains
         sizes = self._traces["sizes"][epoch - 1, chain].tolist()
-        free, region = self._parts.layout.at_sizes(chain, sizes)
-        width, length = start.tokens.shape[1], len(free)
+        free, region = self.layout.at_sizes(chain, sizes)
+        rest = width - len(free)
         return replace(
             chains,
-            lengths=torch.full_like(start.lengths, length),
-            free=torch.tensor([free + [False] * (width - length)], device=here.device),
-            region=torch.tensor([region + [-1] * (width - length)], device=here.device),
+            lengths=torch.full_like(start.lengths, len(free)),
+            free=torch.tensor([free + [False] * rest], device=device),
+            region=torch.tensor([region + [-1] * rest], device=device),
         )
 
-    def _lock_step(self, kernel: Kernel, chains: Chains) -> tuple[Chains, list[Step]]:
+    def _steps(self, epoch: int, chains: Chains) -> tuple[Chains, list[Step]]:
         """Run an epoch by the kernel's own steps."""
-        scorer, steps, before = Scorer(self._model), list[Step](), chains.tokens[0].tolist()
+        kernel, scorer, steps = self._kernel_at(epoch), Scorer(self._model), list[Step]()
         for after, info in epoch_of(kernel, chains, scorer, self._rng):
             decides = stepping(kernel, chains, self._rng)
-            steps.append(of_step(len(steps), before, info, decides))
-            before, chains = after.tokens[0].tolist(), after
+            steps.append(of_step(len(steps), _tokens(chains), info, decides))
+            chains = after
         scorer.check()
         return ended(chains).forget(), steps
 
-    def _agrees(self, chain: int, epoch: int, after: Chains, steps: list[Step]) -> bool:
-        """Compare with what the run recorded: the tokens, and where it rejected."""
-        width = after.tokens.shape[1]
-        recorded = self._traces["tokens"][epoch, chain, :width].tolist()
-        turned = np.zeros(width, dtype=np.bool_)
-        for step in steps:
-            turned[step.positions] |= not step.accepted
-        rejected = self._traces["rejected"][epoch, chain, :width]
-        as_long = int(after.lengths[0]) == int(self._traces["lengths"][epoch, chain])
-        same = (as_long and recorded == after.tokens[0].tolist()) or self._swapped(chain, epoch)
-        return same and bool((turned == rejected).all())
 
-    def _swapped(self, chain: int, epoch: int) -> bool:
-        """Whether the chain exchanged its sequence at the end of an epoch."""
-        swaps = self._traces.get("swap_accepted")
-        return swaps is not None and bool(swaps[epoch, chain, 0])
+def stepping(kernel: Kernel, chains: Chains, rng: Rng) -> Kernel:
+    """Return the part of a mixture that makes the next step of the only chain."""
+    row = torch.zeros_like(chains.chain)
+    while isinstance(kernel, Mixture):
+        which, numbers = kernel.turn(chains, row, rng)
+        part = int(which[0])
+        kernel, chains = kernel.kernels[part], replace(chains, epoch_step=numbers[part])
+        rng = rng.nested()
+    return kernel
 
 
-def _tokens(chains: Chains) -> list[int]:
+def _tokens(chains: Chains | Proposal) -> list[int]:
     """Return the tokens of the only chain."""
     tokens: list[int] = chains.tokens[0, : int(chains.lengths[0])].tolist()
     return tokens
 
 
-def of_step(number: int, before: Sequence[int], info: StepInfo, kernel: Kernel) -> Step:
-    """Return a step of the only chain as plain data."""
-    proposal, new = info.proposal, info.proposal.tokens[0].tolist()
+def of_step(number: int, before: list[int], info: StepInfo, kernel: Kernel) -> Step:
+    """Return a step of the only chain as plain data, without energies."""
+    proposal, proposed = info.proposal, _tokens(info.proposal)
     positions = proposal.masked[0].nonzero().flatten().tolist()
     resized, start = proposal.resized, None
-    proposed = [new[place] for place in positions]
     if resized is not None and bool(resized.removed[0].any() | (resized.size[0] > 0)):
         start = int(resized.start[0])
-        proposed = new[start : start + int(resized.size[0])]
-    stages = kernel.plan.stages if isinstance(kernel, Metropolis) else ()
-    tests = _tests(info, kernel)
-    energies = (float(one[0]) for one in (info.energy_old, info.energy_new))
-    old, later = (None if math.isnan(energy) else energy for energy in energies)
+        new = proposed[start : start + int(resized.size[0])]
+    else:
+        new = [proposed[place] for place in positions]
+    tests = _tests(info, kernel) if isinstance(kernel, Metropolis) else []
+    stages = len(kernel.plan.stages) if isinstance(kernel, Metropolis) else 0
     return Step(
-        number, positions, [before[place] for place in positions], proposed,
-        float(proposal.log_q_forward[0]), float(proposal.log_q_reverse[0]),
-        old, later,
-        tests[-1].log_ratio if tests and len(tests) == len(stages) else None,
-        tests, bool(info.accepted[0]), start=start,
+        number, before, proposed, positions, [before[place] for place in positions], new, start,
+        float(proposal.log_q_forward[0]), float(proposal.log_q_reverse[0]), tests,
+        bool(info.accepted[0]), 0 < len(tests) < stages,
     )  # fmt: skip
 
 
-def _tests(info: StepInfo, kernel: Kernel) -> list[Test]:
+def _tests(info: StepInfo, kernel: Metropolis) -> list[Test]:
     """Return the tests that were taken; only the last of them can have rejected the proposal."""
-    if not isinstance(kernel, Metropolis):
-        return []
     plan, ratios = kernel.plan, info.log_ratio[0, : len(kernel.plan.stages)].tolist()
     taken = [ratio for ratio in ratios if not math.isnan(ratio)]
     names = distinct_names(part for _, part in plan.energy.others)
@@ -343,61 +310,46 @@ def _tests(info: StepInfo, kernel: Kernel) -> list[Test]:
 def with_energies(
     steps: Sequence[Step], chains: Chains, kernel: Metropolis, scorer: Scorer
 ) -> list[Step]:
-    """Add the energies of proposals that an early test rejected, and every part's share."""
-    tokens = chains.tokens[0, : int(chains.lengths[0])].tolist()
-    before, proposed = list[list[int]](), list[list[int]]()
-    for step in steps:
-        before.append(tokens)
-        proposed.append(step.proposed(tokens))
-        tokens = proposed[-1] if step.accepted else tokens
-    found, energy = list(steps), kernel.energy
-    missing = [index for index, step in enumerate(steps) if step.energy_new is None]
-    if missing:
-        given = _sequences([proposed[index] for index in missing], chains, scorer)
-        new = energy(scorer.model, with_passes(energy, scorer, given)).cpu()
-        scorer.check()
-        told = [
-            (s.energy_old, s.log_q_forward, s.log_q_reverse)
-            for s in map(found.__getitem__, missing)
-        ]
-        old, forward, reverse = torch.tensor(told, dtype=torch.float64).unbind(1)
-        beta = (chains.beta.cpu() / kernel.target_temperature).expand(len(new))
-        ratios = log_ratio(old - new, forward, reverse, beta).tolist()
-        for index, value, ratio in zip(missing, new.tolist(), ratios, strict=True):
-            found[index] = replace(
-                found[index], energy_new=value, log_ratio=ratio, computed_later=True
-            )
-    novel = [index for index, step in enumerate(found) if not step.repeated]
-    if novel and not energy.sums_over_passes:
-        rows = [one[index] for one in (before, proposed) for index in novel]
-        given = _sequences(rows, chains, scorer)
-        values = [part(scorer.model, given).view(2, -1) for _, part in energy.others]
-        falls = [(old - new).tolist() for old, new in values]
-        for index, *fall in zip(novel, *falls, strict=True):
-            found[index] = replace(found[index], shares=_shares(found[index], energy, fall))
-    return found
+    """Add both energies, the ratio and every part's share to steps that propose something new.
 
-
-def _shares(step: Step, energy: Energy, falls: Sequence[float]) -> list[Share]:
-    """Return each part's share of a decision."""
-    known = {name for test in step.tests for name in test.experts}
-    names = distinct_names(part for _, part in energy.others)
-    shares = [
-        Share(name, weight, weight * fall, name in known)
-        for name, (weight, _), fall in zip(names, energy.others, falls, strict=True)
-    ]
-    if energy.masked is not None and step.energy_old is not None and step.energy_new is not None:
-        # What the experts leave of the fall.
-        fall = step.energy_old - step.energy_new - sum(share.fall for share in shares)
-        tested = bool(step.tests) and not step.computed_later
-        shares.insert(0, Share(str(energy.masked), 1.0, fall, tested))
-    return shares
-
-
-def _sequences(rows: Sequence[list[int]], chains: Chains, scorer: Scorer) -> Sequences:
-    """Return sequences of the only chain."""
-    return replace(
+    All energies are computed again, since a test may have rejected before some of them were.
+    """
+    novel = [step for step in steps if not step.repeated]
+    if not novel:
+        return list(steps)
+    energy, masked = kernel.energy, kernel.energy.masked
+    rows = [step.before for step in novel] + [step.proposed for step in novel]
+    given = replace(
         padded(rows, scorer.model.mask_id, chains.tokens.device),
         source=chains.source.expand(len(rows)),
         reference=chains.reference.expand(len(rows), -1),
     )
+    given = with_passes(energy, scorer, given)
+    parts = [*([(1.0, masked)] if masked is not None else []), *energy.others]
+    values = torch.stack([weight * part(scorer.model, given) for weight, part in parts]).cpu()
+    scorer.check()
+    old, new = values.sum(0).view(2, -1)
+    forward, reverse = (
+        torch.tensor([getattr(step, f"log_q_{way}") for step in novel], dtype=torch.float64)
+        for way in ("forward", "reverse")
+    )
+    beta = (chains.beta.cpu() / kernel.target_temperature).expand(len(novel))
+    ratios = log_ratio(old - new, forward, reverse, beta).tolist()
+    falls = (values[:, : len(novel)] - values[:, len(novel) :]).T.tolist()
+    others = distinct_names(part for _, part in energy.others)
+    names = [*([str(masked)] if masked is not None else []), *others]
+    complete = {}
+    for step, before, after, ratio, own in zip(
+        novel, old.tolist(), new.tolist(), ratios, falls, strict=True
+    ):
+        known = {name for test in step.tests for name in test.experts}
+        known |= set() if step.computed_later or masked is None else {names[0]}
+        shares = [
+            Share(name, weight, fall, name in known)
+            for name, (weight, _), fall in zip(names, parts, own, strict=True)
+        ]
+        complete[step.number] = replace(
+            step, energy_old=before, energy_new=after, log_ratio=ratio,
+            shares=shares if energy.others else [],
+        )  # fmt: skip
+    return [complete.get(step.number, step) for step in steps]

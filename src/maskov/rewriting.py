@@ -12,7 +12,6 @@ import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from maskov import api
@@ -25,18 +24,17 @@ from maskov.arguments import (
     workers_of,
 )
 from maskov.config import LinearSchedule, Schedule
-from maskov.energies import Autoregressive, Energy, as_energy
+from maskov.energies import Autoregressive, Energy
 from maskov.energies.counting import Avoids, Contains, Distance, Edit, Repeats, words_changed
 from maskov.energies.networks import Loading
 from maskov.energies.stages import DelayedAcceptance
 from maskov.errors import InputError, refuse
 from maskov.evaluation import most_alike
 from maskov.fasta import Record, letter, mutations
-from maskov.kernels import Kernel
 from maskov.kernels.registry import move_names, named_kernel, parse_moves
 from maskov.models import MaskedModel
-from maskov.moves import INSERT_DELETE, MaskedConditional, Move, Resize, Site, Span
-from maskov.options import TextFunction, findable
+from maskov.moves import MaskedConditional, Move
+from maskov.options import findable
 from maskov.plan import Plan, execute, plan, plan_to_continue
 from maskov.runs.coordinator import Listener
 from maskov.runs.inputs import named_texts
@@ -47,14 +45,10 @@ from maskov.shipped import default_judge
 from maskov.texts import read_text
 
 PICKS = ("lowest", "last", "mbr")
-# Mutations of records can be listed only where lengths are fixed.
+# Mutations of records can be listed only where lengths are fixed. Single sites propose from cached
+# passes, so that most of their steps cost experts alone.
 _MOVES_OF_RECORDS = "site:6,span(2:3):2"
 _MOVES = f"{_MOVES_OF_RECORDS},insert-delete:1"
-# Options that a Rewriter, or the moves, have when they are given as objects.
-_OF_REWRITERS = (
-    "strength", "keep", "fluency", "target_temperature", "hot", "chains", "epochs", "pick", "moves",
-    "temperature", "contains", "avoid", "allow", "max_changes",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -84,153 +78,12 @@ class Rewriting:
 
 
 @dataclass(frozen=True)
-class Rewriter:
-    """How lines are rewritten.
-
-    The energy is `fluency` + `strength` · `toward` + `keep` · edit distance in tokens, at a
-    `temperature`. Without `toward`, the constraints of the `moves` say what texts become. Chains
-    may begin `hot`, at a higher temperature, which falls within the first half of the epochs. Of
-    the `chains` of a line the text of `lowest` energy in any epoch is picked, the `last` of the
-    first chain (a plain sample), or the one most like all others' last (`mbr`).
-    """
-
-    toward: Energy | str | TextFunction | None
-    strength: float = 20.0
-    keep: float = 8.0
-    fluency: Energy | str | TextFunction = "0.3*norm"
-    temperature: float = 1.0
-    hot: float = 1.0
-    chains: int = 8
-    epochs: int = 15
-    pick: str = "lowest"
-    # Single sites propose from cached passes, so that most of their steps cost experts alone.
-    moves: tuple[Move, ...] = (Site(), Span(sizes=(2, 3)), Resize(pairs=INSERT_DELETE))
-    weights: tuple[float, ...] = (6.0, 2.0, 1.0)
-    delayed: DelayedAcceptance = DelayedAcceptance(2)
-
-    def __post_init__(self) -> None:
-        refuse(
-            (
-                self.pick not in PICKS,
-                f"unknown pick '{self.pick}'; use one of {', '.join(PICKS)}.",
-            ),
-            (
-                not (self.strength >= 0 and self.keep >= 0),
-                "--strength and --keep are weights: 0 or more.",
-            ),
-            (
-                not self.temperature > 0,
-                f"the target temperature must be above 0, not {self.temperature:g}.",
-            ),
-        )
-
-    @property
-    def energy(self) -> Energy:
-        """The whole energy."""
-        total = as_energy(self.fluency)
-        if self.toward is not None:
-            total = total + self.strength * as_energy(self.toward)
-        return total + self.keep * Edit() if self.keep else total
-
-    @property
-    def kernel(self) -> Kernel:
-        """The kernel that moves the chains."""
-        return named_kernel("mh", self.energy, self.moves, self.weights, delayed=self.delayed)
-
-    @property
-    def schedule(self) -> Schedule:
-        """The schedule of the run."""
-        cold, half = self.temperature, self.epochs // 2
-        if self.hot <= cold or not half:
-            return Schedule(self.epochs, target_temperature=LinearSchedule(cold, 0.0, cold))
-        falling = LinearSchedule(self.hot, (self.hot - cold) / half, cold)
-        # The first epoch at the last temperature is the first that counts.
-        settled = math.ceil(falling.settled_at())
-        return Schedule(self.epochs, burn_in=settled, target_temperature=falling)
-
-    def plan(
-        self,
-        model: MaskedModel,
-        lines: Sequence[str | Record],
-        out: Path | None = None,
-        **options: Any,
-    ) -> Plan:
-        """Return the plan of the chains, which continues what `out` holds if it was begun alike.
-
-        `options` are those of `maskov.sample`.
-        """
-        kernel = self.kernel
-        begun = out is not None and (out / "manifest.json").is_file()
-        options |= {
-            "model": model, "kernel": kernel, "schedule": self.schedule, "chains": self.chains,
-            "texts": lines, "out": None if begun else out,
-            "length_prior": "none" if resizes(kernel) else None,
-        }  # fmt: skip
-        planned = plan(**options)
-        # Large runs have the tokens of epochs with samples alone.
-        if "tokens" not in Store(planned.manifest).traced():
-            planned = plan(**options, thin=1)
-        return planned if out is None or not begun else plan_to_continue(planned, out)
-
-    def picked(
-        self,
-        model: MaskedModel,
-        run: Run,
-        lines: Sequence[str | Record],
-        every_chain: bool = False,
-    ) -> Iterator[Rewriting]:
-        """Yield what is picked from the chains of a run, of each line or of each chain."""
-        traces, last = run.traces, run.manifest.epochs - 1
-        energy, traced = traces["energy_target"], "tokens" in traces
-        epochs = range(last + 1) if traced else run.store.sampled(last + 1)
-        tokens = {epoch: run.store.tokens(epoch) for epoch in epochs}
-        fixed = not run.manifest.inputs.sampled
-
-        def at(line: int, given: str | Record, number: int, epoch: int) -> Rewriting:
-            chain = line * self.chains + number
-            ids = tokens[epoch][chain, : traces["lengths"][epoch, chain]].tolist()
-            names = ("target", "raw", "norm")
-            values = {name: float(traces[f"energy_{name}"][epoch, chain]) for name in names}
-            experts = traces["expert_energy"][epoch, chain].tolist()
-            values |= dict(zip(run.manifest.experts, experts, strict=True))
-            # Energies that would have cost passes of their own were not traced.
-            values = {name: value for name, value in values.items() if not math.isnan(value)}
-            if not isinstance(given, Record):
-                # As it was given: a tokenizer may have changed case or spaces.
-                text = given if ids == model.encode(given) else model.decode(ids)
-                changes = words_changed(given, text)
-                return Rewriting(line, given, text, changes, number, epoch, values)
-            parent, text = given.sequence, "".join(map(letter, model.token_strings(ids)))
-            changes = words_changed(" ".join(parent), " ".join(text))
-            return Rewriting(
-                line, parent, text, changes, number, epoch, values, given.name,
-                mutations(parent, text) if fixed else None,
-            )  # fmt: skip
-
-        for line, given in enumerate(lines):
-            found = []
-            for number in range(self.chains):
-                own = energy[:, line * self.chains + number]
-                epoch = min(epochs, key=own.__getitem__) if self.pick == "lowest" else last
-                found.append(at(line, given, number, epoch))
-            if every_chain:
-                yield from found
-            elif self.pick == "lowest":
-                yield min(found, key=lambda one: one.energies["target"])
-            elif self.pick == "last":
-                yield found[0]
-            else:
-                yield found[most_alike([one.text for one in found])]
-
-
-@dataclass(frozen=True)
 class Task:
-    """Texts to rewrite: how, by which model, and the plan for those `lines` that are not empty."""
+    """Texts to rewrite: by which model and energy, and the plan for `lines` that are not empty."""
 
-    rewriter: Rewriter
+    asked: Arguments
     model: MaskedModel
-    texts: Sequence[str | Record]
-    every_chain: bool
+    energy: Energy
     lines: Sequence[int]
     plan: Plan | None
 
@@ -238,25 +91,25 @@ class Task:
         self, listener: Listener | None, stop: Callable[[], bool] | None
     ) -> list[Rewriting]:
         """Return a rewriting of each text in order, or one of each chain."""
-        each, full = self.rewriter.chains if self.every_chain else 1, set(self.lines)
+        texts, every_chain, full = self.asked.texts, self.asked.every_chain, set(self.lines)
         found = [
             Rewriting(line, str(text), str(text), 0, chain, 0, {})
-            for line, text in enumerate(self.texts)
-            for chain in range(each)
+            for line, text in enumerate(texts)
+            for chain in range(self.asked.chains if every_chain else 1)
             if line not in full
         ]
         if self.plan is not None:
             run = execute(self.plan, listener, stop)
-            given = [self.texts[line] for line in self.lines]
-            picked = self.rewriter.picked(self.model, run, given, self.every_chain)
-            found += [replace(one, line=self.lines[one.line]) for one in picked]
+            given = [texts[line] for line in self.lines]
+            chosen = picked(self.model, run, given, self.asked.pick, every_chain)
+            found += [replace(one, line=self.lines[one.line]) for one in chosen]
         if listener is not None:
             self._note_lacking(found, listener)
         return sorted(found, key=lambda one: one.line)
 
     def _note_lacking(self, found: Sequence[Rewriting], listener: Listener) -> None:
         """Say how many lines lack a word that an expert asks for."""
-        asked = [part for _, part in self.rewriter.energy.parts if isinstance(part, Contains)]
+        asked = [part for _, part in self.energy.parts if isinstance(part, Contains)]
         names = list(map(str, asked))
         lacking = {one.line for one in found if any(one.energies.get(n, 0) > 0 for n in names)}
         if lacking:
@@ -268,61 +121,144 @@ class Task:
 
 
 def plan_rewriting(**given: Any) -> Task:
-    """Return what to rewrite, and how, from the arguments of `maskov.rewrite`; or refuse them."""
-    asked = arguments_of(api.rewrite, given, Rewriter)
-    given_model = asked.given_model()
-    rewriter = asked.toward
-    if isinstance(rewriter, Rewriter):
-        asked.refuse_both("a Rewriter", *_OF_REWRITERS)
-    else:
-        rewriter = _rewriter(
-            asked, Loading(given_model.device, asked.trust_remote_code, find=findable)
-        )
+    """Return what to rewrite, and how, from the arguments of `maskov.rewrite`; or refuse them.
+
+    The plan continues what `out` holds, if it was begun alike.
+    """
+    asked = arguments_of(api.rewrite, given)
+    given_model, texts, out = asked.given_model(), asked.texts, asked.out
+    loading = Loading(given_model.device, asked.trust_remote_code, find=findable)
+    moves, weights = _moves(asked)
+    energy, schedule = _energy(asked, loading), _schedule(asked)
+    kernel = named_kernel("mh", energy, moves, weights, delayed=DelayedAcceptance(2))
     model = given_model.load(asked.precision)
-    texts, freeze = asked.texts, asked.freeze
     spelled, names = named_texts(model, texts)
     lines = [line for line, text in enumerate(spelled) if text.strip()]
     if names is not None:
-        _check_experts(rewriter.energy, model, max(spelled, key=len))
+        _check_experts(energy, model, max(spelled, key=len))
     else:
         for line in lines:  # refused by its own number
             read_text(model, spelled[line], f"line {line + 1}")
+    if not lines:
+        return Task(asked, model, energy, lines, None)
+    freeze = asked.freeze
     if freeze is not None and not isinstance(freeze, str) and len(freeze) == len(texts):
         freeze = [freeze[line] for line in lines]
-    options = {name: getattr(asked, name) for name in ("seed", "out", "token_budget", "resident")}
-    planned = None
-    if lines:
-        planned = rewriter.plan(
-            model, [texts[line] for line in lines], freeze=freeze, source=given_model.source,
-            workers=workers_of(asked), **options,
-        )  # fmt: skip
-    return Task(rewriter, model, texts, asked.every_chain, lines, planned)
+    begun = out is not None and (out / "manifest.json").is_file()
+    options = {
+        "model": model, "kernel": kernel, "schedule": schedule, "chains": asked.chains,
+        "texts": [texts[line] for line in lines], "out": None if begun else out,
+        "length_prior": "none" if resizes(kernel) else None, "freeze": freeze, "seed": asked.seed,
+        "token_budget": asked.token_budget, "resident": asked.resident,
+        "source": given_model.source, "workers": workers_of(asked),
+    }  # fmt: skip
+    planned = plan(**options)
+    # Large runs have the tokens of epochs with samples alone.
+    if "tokens" not in Store(planned.manifest).traced():
+        planned = plan(**options, thin=1)
+    return Task(asked, model, energy, lines, plan_to_continue(planned, out) if begun else planned)
 
 
-def _rewriter(asked: Arguments, loading: Loading) -> Rewriter:
-    """Return how lines are rewritten, or records of FASTA."""
+def _moves(asked: Arguments) -> tuple[tuple[Move, ...], tuple[float, ...]]:
+    """Return the moves that rewrite lines, or records of FASTA, and how often each is made."""
     refuse_unused(asked, "temperature", "contains", "avoid", "allow", "max_changes")
-    if all(one in (None, "") for one in (asked.toward, asked.contains, asked.avoid, asked.allow)):
-        raise InputError("give --toward, what texts should become, or --contains, a word.")
+    heat = asked.target_temperature
+    aims = (asked.toward, asked.contains, asked.avoid, asked.allow)
+    refuse(
+        (
+            all(one in (None, "") for one in aims),
+            "give --toward, what texts should become, or --contains, a word.",
+        ),
+        (
+            asked.pick not in PICKS,
+            f"unknown pick '{asked.pick}'; use one of {', '.join(PICKS)}.",
+        ),
+        (
+            not (asked.strength >= 0 and asked.keep >= 0),
+            "--strength and --keep are weights: 0 or more.",
+        ),
+        (not heat > 0, f"the target temperature must be above 0, not {heat:g}."),
+    )
     moves, records = asked.moves, any(isinstance(text, Record) for text in asked.texts)
     if moves is None:
         moves = _MOVES_OF_RECORDS if records else _MOVES
     constraints = constraints_of(asked, bool(move_names(moves) & {"insert-delete", "resize"}))
     proposal = MaskedConditional(asked.temperature, constraints=constraints)
     parsed, weights, _ = parse_moves(moves, proposal)
-    return Rewriter(
-        None if asked.toward in (None, "") else energy_of(asked.toward, loading),
-        asked.strength,
-        asked.keep,
-        energy_of(asked.fluency, loading),
-        asked.target_temperature,
-        asked.hot,
-        asked.chains,
-        asked.epochs,
-        asked.pick,
-        parsed,
-        weights,
+    return parsed, weights
+
+
+def _energy(asked: Arguments, loading: Loading) -> Energy:
+    """Return the energy of fluency, of what texts should become, and of changes."""
+    energy = energy_of(asked.fluency, loading)
+    if asked.toward not in (None, ""):
+        energy = energy + asked.strength * energy_of(asked.toward, loading)
+    return energy + asked.keep * Edit() if asked.keep else energy
+
+
+def _schedule(asked: Arguments) -> Schedule:
+    """Return the schedule: a hotter temperature falls within the first half of the epochs."""
+    hot, cold, half = asked.hot, asked.target_temperature, asked.epochs // 2
+    if hot <= cold or not half:
+        return Schedule(asked.epochs, target_temperature=LinearSchedule(cold, 0.0, cold))
+    falling = LinearSchedule(hot, (hot - cold) / half, cold)
+    # The first epoch at the last temperature is the first that counts.
+    return Schedule(
+        asked.epochs, burn_in=math.ceil(falling.settled_at()), target_temperature=falling
     )
+
+
+def picked(
+    model: MaskedModel,
+    run: Run,
+    lines: Sequence[str | Record],
+    pick: str = "lowest",
+    every_chain: bool = False,
+) -> Iterator[Rewriting]:
+    """Yield what is picked from the chains of a run, of each line or of each chain.
+
+    Of the chains of a line it is the text of `lowest` energy in any epoch, the `last` of the first
+    chain (a plain sample), or the one most like all others' last (`mbr`).
+    """
+    traces, last, chains = run.traces, run.manifest.epochs - 1, run.manifest.config.chains
+    energy, traced = traces["energy_target"], "tokens" in traces
+    epochs = range(last + 1) if traced else run.store.sampled(last + 1)
+    tokens = {epoch: run.store.tokens(epoch) for epoch in epochs}
+    fixed = not run.manifest.inputs.sampled
+
+    def at(line: int, given: str | Record, number: int, epoch: int) -> Rewriting:
+        chain = line * chains + number
+        ids = tokens[epoch][chain, : traces["lengths"][epoch, chain]].tolist()
+        names = ("target", "raw", "norm")
+        values = {name: float(traces[f"energy_{name}"][epoch, chain]) for name in names}
+        experts = traces["expert_energy"][epoch, chain].tolist()
+        values |= dict(zip(run.manifest.experts, experts, strict=True))
+        # Energies that would have cost extra passes were not traced.
+        values = {name: value for name, value in values.items() if not math.isnan(value)}
+        if not isinstance(given, Record):
+            # As it was given: a tokenizer may have changed case or spaces.
+            text = given if ids == model.encode(given) else model.decode(ids)
+            changes = words_changed(given, text)
+            return Rewriting(line, given, text, changes, number, epoch, values)
+        parent, text = given.sequence, "".join(map(letter, model.token_strings(ids)))
+        changes = words_changed(" ".join(parent), " ".join(text))
+        return Rewriting(
+            line, parent, text, changes, number, epoch, values, given.name,
+            mutations(parent, text) if fixed else None,
+        )  # fmt: skip
+
+    for line, given in enumerate(lines):
+        found = []
+        for number in range(chains):
+            own = energy[:, line * chains + number]
+            epoch = min(epochs, key=own.__getitem__) if pick == "lowest" else last
+            found.append(at(line, given, number, epoch))
+        if every_chain:
+            yield from found
+        elif pick == "lowest":
+            yield min(found, key=lambda one: one.energies["target"])
+        else:
+            yield found[0 if pick == "last" else most_alike([one.text for one in found])]
 
 
 def _check_experts(energy: Energy, model: MaskedModel, sequence: str) -> None:

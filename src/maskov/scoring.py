@@ -19,7 +19,7 @@ from maskov.energies.ordered import Ordered
 from maskov.errors import InputError, refuse
 from maskov.fasta import Record, causal_spellings, spelled
 from maskov.models import MaskedModel
-from maskov.models.conditional import ConditionalModel
+from maskov.models.conditional import ConditionalModel, given_sources
 from maskov.models.scorer import Scorer
 from maskov.models.tokens import spelling, words_of
 from maskov.shipped import default_judge, default_model
@@ -109,9 +109,7 @@ def score_as_asked(**given: Any) -> tuple[list[Score], MaskedModel | None]:
         return score_autoregressive(energy, asked.texts), None
     model = given_model.load()
     if asked.sources:
-        if not isinstance(model, ConditionalModel):
-            raise InputError(f"'{model.name}' does not translate: drop --sources.")
-        model = model.given(list(map(str, asked.sources)))
+        model = given_sources(model, asked.sources)
     return score_texts(model, asked.texts, energy, budget), model
 
 

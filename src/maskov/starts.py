@@ -17,8 +17,8 @@ import torch
 from maskov.constraints import Constraint, ContainsWords, PartlyFilled, check_words_agree
 from maskov.constraints.base import continues, spellings
 from maskov.errors import InputError, refuse
-from maskov.execution.loop import whole_epoch
 from maskov.kernels import Gibbs, mask_predict
+from maskov.kernels.base import whole_epoch
 from maskov.models.base import MaskedModel
 from maskov.models.conditional import ConditionalModel
 from maskov.models.scorer import Scorer
@@ -115,11 +115,13 @@ class Layout:
             [list(one.bounds.values()) for one in read],
             [],
         )
-        if smallest.width > model.max_length:
-            raise InputError(
+        refuse(
+            (
+                smallest.width > model.max_length,
                 f"a template may grow to {smallest.width} tokens; '{model.name}' takes "
-                f"{between(model)}. Bound its blanks, as in [MASK{{1,3}}]."
+                f"{between(model)}. Bound its blanks, as in [MASK{{1,3}}].",
             )
+        )
         layout = smallest.chosen([index // chains for index in range(len(read) * chains)])
         if not layout.resizable:
             return layout
@@ -254,8 +256,9 @@ class Layout:
         """Refuse constraints that these sequences cannot meet, with the reason."""
         if not constraints:
             return
-        if isinstance(model, ConditionalModel):
-            raise InputError("translations take no constraints: drop them.")
+        refuse(
+            (isinstance(model, ConditionalModel), "translations take no constraints: drop them.")
+        )
         distinct = self.chosen(self._distinct().values())
         sequences = distinct._partly(model, constraints)
         for constraint in constraints:
@@ -418,11 +421,17 @@ def draw_lengths(
     model: MaskedModel, shortest: int, longest: int, chains: int, seed: int
 ) -> list[int]:
     """Draw each chain's length evenly between two bounds."""
-    if shortest > longest or shortest < 1:
-        raise InputError(f"the length {shortest}:{longest} is not a range; write 20 or 15:45.")
-    if shortest < model.min_length or longest > model.max_length:
-        asked = f"{shortest}" if shortest == longest else f"{shortest}:{longest}"
-        raise InputError(f"length {asked} is out of range: '{model.name}' takes {between(model)}.")
+    asked = f"{shortest}" if shortest == longest else f"{shortest}:{longest}"
+    refuse(
+        (
+            shortest > longest or shortest < 1,
+            f"the length {asked} is not a range; write 20 or 15:45.",
+        ),
+        (
+            shortest < model.min_length or longest > model.max_length,
+            f"length {asked} is out of range: '{model.name}' takes {between(model)}.",
+        ),
+    )
     drawn = _uniform(seed, range(chains), [0] * chains)
     return [shortest + int(share * (longest - shortest + 1)) for share in drawn]
 
@@ -435,8 +444,7 @@ def fill(
     # Lengths stay while every blank is visited once.
     chains = replace(chains, bounds=bounds[:, :0])
     if start == "mask-predict":
-        if conditional.constraints:
-            raise InputError("mask-predict keeps no constraints: use another --start.")
+        refuse((conditional.constraints, "mask-predict keeps no constraints: use another --start."))
         for iteration in range(ITERATIONS):
             now = mask_predict(ITERATIONS).at(iteration, None, None)
             chains = whole_epoch(now, chains, scorer, rng)

@@ -40,10 +40,10 @@ from maskov.exact import (
     step_matrix,
     with_passes,
 )
-from maskov.execution.loop import ended, epoch as run_epoch, whole_epoch
 from maskov.execution.recorded import rounds_of
 from maskov.execution.site_rounds import SiteRounds
 from maskov.kernels import Exchange, Kernel, Metropolis
+from maskov.kernels.base import ended, epoch as run_epoch, whole_epoch
 from maskov.kernels.metropolis import ProposalScores
 from maskov.models.base import MaskedModel, Queries
 from maskov.models.builtin import TabularModel

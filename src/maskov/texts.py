@@ -90,10 +90,12 @@ def find_blanks(template: str) -> list[tuple[int, int]]:
     found = []
     for match in _BLANK.finditer(template):
         few, most = (int(match[3]), int(match[4])) if match[3] else _ANY_LENGTH if match[2] else ONE
-        if not 1 <= few <= most:
-            raise InputError(
-                f"the blank '{match[0]}' has no length: write [MASK{{2,5}}] for two to five tokens."
+        refuse(
+            (
+                not 1 <= few <= most,
+                f"the blank '{match[0]}' has no length: write [MASK{{2,5}}] for 2 to 5 tokens.",
             )
+        )
         found.append((few, most))
     return found
 
@@ -103,9 +105,10 @@ def gaps_of(template: str) -> tuple[str, list[Gap]]:
 
     [.3.] is a gap of three characters, which are one to three tokens.
     """
-    gaps = list[Gap]()
-    for match in re.finditer(f"{_EDITION.pattern}|{_BLANK.pattern}", template):
-        gaps.append((int(match[1]), int(match[1])) if match[1] else None)
+    gaps: list[Gap] = [
+        (int(match[1]), int(match[1])) if match[1] else None
+        for match in re.finditer(f"{_EDITION.pattern}|{_BLANK.pattern}", template)
+    ]
 
     def blank(match: re.Match[str]) -> str:
         most = min(int(match[1] or _ANY_LENGTH[1]), _ANY_LENGTH[1])
@@ -121,8 +124,7 @@ def spans_blank(model: MaskedModel, text: str, spans: Sequence[tuple[int, int]])
         raise InputError("the tokens are not spelled as the text is: write [MASK] instead.")
     for start, end in sorted(spans, reverse=True):
         held = [(a, b) for a, b in places if a < end and start < b]
-        if not held:
-            raise InputError(f"there is no token between characters {start} and {end}.")
+        refuse((not held, f"there is no token between characters {start} and {end}."))
         text = text[: held[0][0]] + " ".join(["[MASK]"] * len(held)) + text[held[-1][1] :]
     return text
 
@@ -145,10 +147,12 @@ def read_template(model: MaskedModel, template: str, line: int) -> Template:
     (mask,) = model.token_strings([model.mask_id])
     either = f"{_BLANK.pattern}|{re.escape(mask)}"
     template = re.sub(either, lambda match: match[0] if match[1] else "[MASK]", template)
-    if "<mask" in template and model.encode("<mask>") != [model.mask_id]:
-        raise InputError(
-            f"template {line} has <mask>, which is not a blank of '{model.name}': write [MASK]."
+    refuse(
+        (
+            "<mask" in template and model.encode("<mask>") != [model.mask_id],
+            f"template {line} has <mask>, which is not a blank of '{model.name}': write [MASK].",
         )
+    )
     blanks = find_blanks(template)
     sizes = iter([fewest for fewest, _ in blanks])
     text = _BLANK.sub(lambda match: " ".join([match[1] + match[5]] * next(sizes)), template)
@@ -197,8 +201,7 @@ def frozen_positions(
     elif frozen.startswith(_REGEX):
         pattern = frozen.removeprefix(_REGEX)
         found = _by_pattern(model, texts, compiled(pattern), letters)
-        if not any(found):
-            raise InputError(f"'{pattern}' finds nothing to freeze in any text.")
+        refuse((not any(found), f"'{pattern}' finds nothing to freeze in any text."))
     else:
         found = _by_words(model, texts, frozen, letters)
     for places, tokens in zip(found, ids, strict=True):
@@ -212,28 +215,34 @@ def template_masks(
     model: MaskedModel, texts: Sequence[str], templates: Sequence[str]
 ) -> list[list[bool]]:
     """Return a mask for each text: what its template has, too, is frozen; its blanks are free."""
-    if len(templates) != len(texts):
-        raise InputError(
-            f"there are {len(templates)} templates for {len(texts)} texts: give one each."
+    refuse(
+        (
+            len(templates) != len(texts),
+            f"there are {len(templates)} templates for {len(texts)} texts: give one each.",
         )
+    )
     masks = []
     for line, (text, template) in enumerate(zip(texts, templates, strict=True), 1):
-        if any(blank != ONE for blank in find_blanks(template)):
-            raise InputError(
+        refuse(
+            (
+                any(blank != ONE for blank in find_blanks(template)),
                 f"template {line} has a blank of unknown length: next to text, write [MASK] for "
-                "each token of it."
+                "each token of it.",
             )
+        )
         ids = read_text(model, text, f"text {line}")
         held = read_text(model, template, f"template {line}", blanks=True)
         mask = [token != model.mask_id for token in held]
         same = len(ids) == len(held) and all(
             own == other or not frozen for own, other, frozen in zip(ids, held, mask, strict=True)
         )
-        if not same:
-            raise InputError(
+        refuse(
+            (
+                not same,
                 f"template {line} is not text {line} with blanks: write [MASK] for each of its "
-                f"{len(ids)} tokens that may change, and the others as they are."
+                f"{len(ids)} tokens that may change, and the others as they are.",
             )
+        )
         masks.append(mask)
     return masks
 
@@ -285,8 +294,7 @@ def _by_words(model: MaskedModel, texts: Sequence[str], rule: str, letters: bool
         motif = re.compile(f"(?=({re.escape(''.join(word.split()))}))", re.IGNORECASE)
         pattern = motif if letters else whole_word(word)
         places = _by_pattern(model, texts, pattern, letters, group=int(letters))
-        if not any(places):
-            raise InputError(f"the word '{word}', which is to be frozen, occurs in no text.")
+        refuse((not any(places), f"the word '{word}', which is to be frozen, occurs in no text."))
         found = [known | more for known, more in zip(found, places, strict=True)]
     return found
 

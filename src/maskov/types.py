@@ -313,7 +313,6 @@ class Resized:
     marks the old positions that are gone, `start` and `size` are the new window.
     """
 
-    changes: Bool[Tensor, " n"]
     free: Bool[Tensor, "n length"]
     region: Int[Tensor, "n length"]
     origin: Int[Tensor, "n length"]
@@ -330,7 +329,8 @@ class Proposal:
     and `masked` the positions that the move looked away from. A truncated proposal can make
     `log_q_reverse` −inf, which is a rejection. `passes` is what proposing cost, and `passed` are
     masked passes of the proposed sequence among them. `confidence` are the model's probabilities of
-    the new tokens, where the move knows them. If lengths may change, `resized` says how.
+    the new tokens, where the move knows them. If lengths may change, `resized` says how. An energy
+    that proposing has `evaluated`, and what it found, need not be evaluated again.
     """
 
     rows: Int[Tensor, " n"]
@@ -344,6 +344,7 @@ class Proposal:
     passed: ProposalPasses | None = None
     confidence: Float[Tensor, "n length"] | None = None
     resized: Resized | None = None
+    evaluated: tuple[Any, Any] | None = None
 
     @cached_property
     def changed(self) -> Bool[Tensor, "n length"]:
@@ -357,7 +358,8 @@ class Proposal:
     @property
     def novel(self) -> Bool[Tensor, " n"]:
         """True where the proposal differs from the current sequence."""
-        return self.changed.any(1) if self.resized is None else self.resized.changes
+        # A sequence of another length has padding where the other has a token.
+        return (self.tokens != self.before).any(1)
 
 
 @dataclass(frozen=True)

@@ -156,31 +156,22 @@ def test_a_checkpoint_has_the_buffers_of_its_move(tmp_path):
         ]
     ):
         state = replace(fresh, begun=True, buffers=kept)
-        save_checkpoint(tmp_path, number, state, {})
+        save_checkpoint(tmp_path, number, state)
         loaded = [load_checkpoint(tmp_path, number, shape)[0] for shape in shapes]
         assert [one is not None for one in loaded] == taken
 
 
-@dataclass(frozen=True)
 class OwnWindow(Span):
     def window(self, chain, step, free, rng):
         return super().window(chain, step, free, rng)
 
 
-@dataclass(frozen=True)
 class OwnProposal(Span):
     def propose(self, chains, rows, scorer, rng):
         return super().propose(chains, rows, scorer, rng)
 
 
-@dataclass(frozen=True)
-class OwnKernel(Metropolis):
-    pass
-
-
-@dataclass(frozen=True)
-class OwnSite(Site):
-    pass
+OwnKernel, OwnSite = type("OwnKernel", (Metropolis,), {}), type("OwnSite", (Site,), {})
 
 
 @pytest.mark.parametrize(
@@ -272,35 +263,33 @@ def test_chains_with_the_most_steps_left_come_first(monkeypatch):
     assert waited
 
 
-def _usable(kernel, lengths, busy, monkeypatch):
-    """Return how many of four slots each chain may fill when it begins."""
+@pytest.mark.parametrize(
+    ("nearest", "lengths", "busy", "usable"),
+    [
+        (1, [4, 4, 4, 4], 1, [1, 1, 1, 1]),
+        # The mean is 4, so that the last chain has three times the usual steps left.
+        (1, [2, 2, 2, 2, 4, 12], 1, [1, 1, 1, 1, 1, 3]),
+        # Without an early test a further slot costs as many passes as the first.
+        (0, [2, 2, 2, 2, 4, 12], 1, [1, 1, 1, 1, 1, 1]),
+        # A first test is one pass of four tokens and two special ones: 24 tokens in all.
+        (1, [4, 4, 4, 4], 48, [2, 2, 2, 2]),
+        (1, [4, 4, 4, 4], 1000, [4, 4, 4, 4]),
+    ],
+)
+def test_few_chains_and_those_with_more_steps_left_use_more_slots(
+    nearest, lengths, busy, usable, monkeypatch
+):
+    """Of the four that each chain has, when it begins."""
     monkeypatch.setattr("maskov.execution.recorded.BUSY_TOKENS", busy)
+    kernel = Metropolis(Raw(), delayed=DelayedAcceptance(nearest))
     scorer, rng = Scorer(MODEL), CounterRng(0)
-    layout = Layout.blank(MODEL, lengths)
-    state = layout.chains(MODEL, range(len(lengths)), max(lengths))
+    state = Layout.blank(MODEL, lengths).chains(MODEL, range(len(lengths)), max(lengths))
     state = kernel.init(fill(state, "masked", MaskedConditional(), scorer, rng), scorer)
     buffers = SiteBuffers.of(state, len(kernel.plan.stages), 0, 4, ring=4)
-    temperatures = torch.ones(4, dtype=torch.float64)
-    sampler = RecordedSites(kernel, kernel.plan, scorer, rng, buffers, temperatures)
+    heat = torch.ones(4, dtype=torch.float64)
+    sampler = RecordedSites(kernel, kernel.plan, scorer, rng, buffers, heat)
     sampler.limit.fill_(4)
-    return sampler._usable_slots().tolist()
-
-
-def test_chains_with_more_steps_left_use_more_slots(monkeypatch):
-    early = Metropolis(Raw(), delayed=DelayedAcceptance(1))
-    assert _usable(early, [4, 4, 4, 4], 1, monkeypatch) == [1, 1, 1, 1]
-    # The mean is 4, so that the last chain has three times the usual steps left.
-    assert _usable(early, [2, 2, 2, 2, 4, 12], 1, monkeypatch) == [1, 1, 1, 1, 1, 3]
-    # Without an early test a further slot costs as many passes as the first.
-    whole = Metropolis(Raw(), delayed=DelayedAcceptance(0))
-    assert _usable(whole, [2, 2, 2, 2, 4, 12], 1, monkeypatch) == [1, 1, 1, 1, 1, 1]
-
-
-def test_few_chains_use_all_slots(monkeypatch):
-    early = Metropolis(Raw(), delayed=DelayedAcceptance(1))
-    # A first test is one pass of four tokens and two special ones: 24 tokens in all.
-    assert _usable(early, [4, 4, 4, 4], 48, monkeypatch) == [2, 2, 2, 2]
-    assert _usable(early, [4, 4, 4, 4], 1000, monkeypatch) == [4, 4, 4, 4]
+    assert sampler._usable_slots().tolist() == usable
 
 
 def test_choosing_under_a_budget():

@@ -12,12 +12,10 @@ from pages import PICTURES
 from playwright.sync_api import sync_playwright
 
 DESKTOP = {"viewport": {"width": 1280, "height": 1130}}
-PHONE = {"viewport": {"width": 390, "height": 844}, "device_scale_factor": 2, "is_mobile": True}
 # Each with the part of the page at its top, and a chart that is being read.
 VIEWS = {
     "report": (DESKTOP | {"color_scheme": "light"}, "top", 0),
     "report-dark": (DESKTOP | {"color_scheme": "dark"}, "run-0", 6),
-    "report-phone": (PHONE | {"color_scheme": "light"}, "samples", None),
 }
 
 

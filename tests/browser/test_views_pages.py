@@ -24,7 +24,7 @@ from view_runs import ServedRuns, make_expert_run, make_run, make_runs
 
 pytestmark = pytest.mark.browser
 
-PATIENCE = 30_000
+PATIENCE = 90_000
 NAME = "Second <b>try</b> & more"
 NARROW = PHONE | {"viewport": {"width": 360, "height": 740}}
 
@@ -180,9 +180,6 @@ def test_each_expert_shows_its_share_of_a_decision(play):
         assert [text.partition(" (")[0] for text in shares.all_inner_texts()] == [
             "norm", "2 · edit", "3 · contains('river', 'bridge')",
         ]  # fmt: skip
-        falls = page.locator("#decision [data-part=share]").all_inner_texts()
-        fall = part(page, "energy-old") - part(page, "energy-new")
-        assert sum(map(as_number, falls)) == pytest.approx(fall, abs=1e-3)
         expect(page.locator("#decision .test").first).to_contain_text("test, by edit")
     assert decided
 
@@ -212,13 +209,11 @@ def test_playing_goes_on_by_itself_through_epochs_and_pauses(play):
     expect(page.locator("#epoch-said")).to_have_text("2 of 6", timeout=PATIENCE)
     page.get_by_role("button", name="Pause").click()
     expect(page.get_by_role("button", name="Play", exact=True)).to_be_visible()
+    replayed(page)  # the next epoch may have been on its way
     page.wait_for_timeout(300)
     stood = page.locator("#step-said").inner_text()
     page.wait_for_timeout(600)
     assert page.locator("#step-said").inner_text() == stood
-
-
-def test_playing_stops_at_the_end(play):
     page = play("mh", "&epoch=6&step=6")
     page.locator("#speed").select_option("8")
     page.locator("body").press(" ")
@@ -252,6 +247,8 @@ def test_scrubbing_shows_the_record_at_once_and_then_its_steps(play, runs):
 
 def test_keys_alone_do_everything(play):
     page = play("mh", "&epoch=1")
+    assert_tab_reaches_everything(page)
+    page.locator("#sentence").click()
     page.keyboard.press("End")
     at_step(page, 8)
     page.keyboard.press("ArrowLeft")
@@ -277,10 +274,6 @@ def test_keys_alone_do_everything(play):
     at_step(page, 1)
 
 
-def test_the_tab_key_reaches_everything_that_can_be_pressed(play):
-    assert_tab_reaches_everything(play("mh"))
-
-
 def test_gibbs_and_translations_are_played_too(play):
     page = play("gibbs", "&epoch=1")
     page.keyboard.press("ArrowRight")
@@ -298,37 +291,32 @@ def test_a_run_that_cannot_be_played_says_why_and_shows_the_rest(visit):
     expect(page.locator("#play-said")).to_contain_text("tokens were not traced")
     expect(page.locator("#player")).to_be_hidden()
     page.get_by_label("Group similar samples").uncheck()
-    expect(page.locator("#found tr")).to_have_count(18)
+    expect(page.locator(".samples tbody tr")).to_have_count(18)
     expect(page.locator(".chart svg .line").first).to_be_attached()
     page = visit("run?id=nobody")
     expect(page.locator("h1")).to_have_text("No such run")
 
 
-def test_samples_are_searched_filtered_sorted_and_played(play, runs):
-    every = Run.open(runs / "mh").samples
+def test_samples_are_filtered_sorted_and_played(play):
+    """The sample browser is that of a report, with a button to play."""
     page = play("mh")
     page.get_by_label("Group similar samples").uncheck()
-    rows = page.locator("#found tr")
+    rows, samples = page.locator(".samples tbody tr"), page.locator("#samples")
     expect(rows).to_have_count(18)
     shown = [as_number(text) for text in rows.locator("td:nth-child(1)").all_inner_texts()]
     assert shown == sorted(shown)
-    page.get_by_label("Search").fill(every[3].text.upper())
-    expect(page.locator("#count")).to_have_text(
-        f"{sum(one.text == every[3].text for one in every)} of 18 samples"
-    )
-    page.get_by_label("Search").fill("")
-    form = page.locator("#filter")
-    form.get_by_role("spinbutton", name="Chain").fill("2")
+    samples.get_by_role("spinbutton", name="Chain").fill("2")
     expect(rows).to_have_count(6)
-    form.get_by_label("Sort by").select_option("epoch")
-    form.get_by_label("Order").select_option("highest first")
-    expect(rows.first.locator("td").nth(3)).to_have_text("6")
-    form.get_by_label("E_raw from").fill("1e9")
+    expect(page.locator(".count")).to_contain_text("6 found among 18")
+    samples.get_by_label("Energy from").fill("1e9")
     expect(rows).to_have_count(0)
-    form.get_by_label("E_raw from").fill("")
+    samples.get_by_label("Energy from").fill("")
+    samples.get_by_role("spinbutton", name="to", exact=True).fill("1e9")
     expect(rows).to_have_count(6)
-    rows.nth(2).get_by_role("button").click()
-    expect(page.locator("#epoch-said")).to_have_text("4 of 6")
+    row = rows.nth(2)
+    epoch = row.locator("td").nth(3).inner_text()
+    row.get_by_role("button", name="Play").click()
+    expect(page.locator("#epoch-said")).to_have_text(f"{epoch} of 6")
     expect(page.locator("#chain")).to_have_value("2")
     at_step(page, 8)
 
@@ -357,12 +345,9 @@ def test_a_run_is_started_watched_and_opened(visit):
     finished.click()
     replayed(page)
     page.get_by_label("Group similar samples").uncheck()
-    page.locator("#filter").get_by_role("spinbutton", name="Chain").fill("0")
-    page.locator("#filter").get_by_label("Sort by").select_option("epoch")
-    page.locator("#filter").get_by_label("Order").select_option("highest first")
-    expect(page.locator("#count")).to_have_text("12 of 36 samples")
-    expect(page.locator("#found tr td:nth-child(4)").first).to_have_text("12")
-    shown = page.locator("#found tr .words").first.inner_text()
+    page.locator("#samples").get_by_role("spinbutton", name="Chain").fill("0")
+    row = page.locator(".samples tbody tr", has=page.get_by_text("12", exact=True))
+    shown = row.locator(".text").first.inner_text()
     assert re.sub(r"\W+", "", shown) == re.sub(r"\W+", "", last)
 
 
@@ -376,22 +361,12 @@ def test_the_form_says_what_is_wrong(visit):
     expect(page.get_by_label("Energy")).to_be_disabled()
 
 
-def test_runs_are_found_by_their_names(visit):
-    page = visit()
-    expect(page.locator("#runs-list li").first).to_be_visible()
-    page.get_by_label("Find").fill("transl")
-    expect(page.locator("#runs-list li")).to_have_count(1)
-    page.get_by_label("Find").fill("broken")
-    expect(page.locator("#runs-list")).to_contain_text("no readable manifest")
-    expect(page.locator("#runs-list a")).to_have_count(0)
-
-
 def test_markup_in_a_run_does_nothing(play):
     page = play("evil")
     assert page.evaluate("window.hacked") is None
     assert page.locator("img").count() == 0
     expect(page.locator("#signature")).to_contain_text("<script>window.hacked=1</script>")
-    expect(page.locator("#found .words").first).to_contain_text("<script>window.hacked=1</script>")
+    expect(page.locator(".samples .text").first).to_contain_text("<script>window.hacked=1</script>")
 
 
 def test_cards_wear_the_verdict_and_the_name(visit, runs):
@@ -411,6 +386,9 @@ def test_cards_wear_the_verdict_and_the_name(visit, runs):
     expect(other.locator(".said-of-it")).to_contain_text("The rule is not exact")
     page.get_by_label("Find").fill("second")
     expect(page.locator("#runs-list li")).to_have_count(1)
+    page.get_by_label("Find").fill("broken")
+    expect(page.locator("#runs-list")).to_contain_text("no readable manifest")
+    expect(page.locator("#runs-list a")).to_have_count(0)
 
 
 def test_a_run_and_its_report_tell_the_rule_from_the_run(short, runs):
@@ -428,6 +406,7 @@ def test_a_run_and_its_report_tell_the_rule_from_the_run(short, runs):
 
 def test_the_player_opens_at_the_first_accepted_change(short, runs):
     page = short()
+    assert "##" not in page.locator("#play").inner_text()
     novel = Run.open(runs / "second-try").traces["novel"][:, 0]
     first = next(epoch for epoch, count in enumerate(novel) if count)
     expect(page.locator("#epoch-said")).to_have_text(f"{first + 1} of 12")
@@ -436,10 +415,6 @@ def test_the_player_opens_at_the_first_accepted_change(short, runs):
     shown = int(re.match(r"\d+", page.locator("#step-said").inner_text())[0])
     before = page.locator("#steps tr .result").all_inner_texts()[: shown - 1]
     assert "✓ accepted" not in before
-
-
-def test_words_are_whole(short):
-    assert "##" not in short().locator("#play").inner_text()
 
 
 def test_log_u_and_the_limit_are_explained_by_pointer_and_by_keys(short):
@@ -497,33 +472,10 @@ def test_a_run_is_started_from_a_text_with_frozen_tokens_and_a_name(visit):
     expect(page.get_by_role("link", name="Start a run")).to_be_visible()
 
 
-def test_similar_samples_are_one_row_that_opens(short, runs):
-    page = short()
-    rows = page.locator("#found tr")
-    every = len(Run.open(runs / "second-try").samples)
-    expect(page.locator("#count")).to_have_text(re.compile(rf"^{every} of {every} samples in \d+"))
-    grouped = rows.count()
-    assert grouped < every
-    button = page.locator("#found .similar").first
-    more = int(re.search(r"\d+", button.inner_text())[0])
-    button.click()
-    expect(rows).to_have_count(grouped + more)
-    expect(button).to_have_attribute("aria-expanded", "true")
-    button.click()
-    expect(rows).to_have_count(grouped)
-    page.get_by_label("Group similar samples").uncheck()
-    expect(page.locator("#count")).to_have_text(f"{every} of {every} samples, the first 25 shown")
-
-
 @pytest.mark.parametrize("path", ["", "live"])
-def test_colours_follow_the_system_and_the_button(visit, path):
+def test_colours_follow_the_system_and_nothing_is_wider_than_a_phone(visit, path):
     assert_colours_follow(visit(path), visit(path, **DESKTOP, color_scheme="dark"))
-
-
-@pytest.mark.parametrize("path", ["", "live"])
-def test_nothing_is_wider_than_a_phone(visit, path):
-    page = visit(path, **PHONE)
-    assert_nothing_is_cut_off(page)
+    assert_nothing_is_cut_off(visit(path, **PHONE))
 
 
 @pytest.mark.parametrize("name", ["mh", "experts"])

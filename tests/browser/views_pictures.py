@@ -18,7 +18,6 @@ from view_runs import ServedRuns
 
 DESKTOP = {"viewport": {"width": 1200, "height": 1010}}
 PHONE = {"viewport": {"width": 390, "height": 844}, "device_scale_factor": 2, "is_mobile": True}
-DARK = {"color_scheme": "dark"}
 
 
 def pages(browser, address: str):
@@ -68,13 +67,12 @@ def take(runs: Path, home: Path) -> None:
         page.screenshot(path=PICTURES / "serve-runs.png")
         run = page.locator("#runs-list a", has_text="mh-raw").get_attribute("href").split("=")[1]
         take_player(visit, run, "serve", DESKTOP)
-        take_player(visit, run, "serve-dark", DESKTOP | DARK)
         take_player(visit, run, "serve-phone", PHONE)
         page = visit(f"run?id={run}", DESKTOP)
         page.get_by_label("Search").fill("the")
-        page.locator("#count", has_not_text="42 of 42").wait_for()
-        page.locator("#found .similar").first.click()
-        page.locator("#found .other").first.wait_for()
+        page.locator(".count", has_text="found among").wait_for()
+        page.locator(".samples .similar").first.click()
+        page.locator(".samples .other").first.wait_for()
         page.evaluate("document.getElementById('samples').scrollIntoView()")
         page.screenshot(path=PICTURES / "serve-samples.png")
         take_live(visit, "serve-live")

@@ -42,8 +42,8 @@ def test_samples_go_to_standard_output_and_progress_to_standard_error(call):
 
 @pytest.mark.parametrize(
     ("words", "kernel", "steps"),
-    [("--moves site", "mh", 20), ("--energy norm --moves site", "mh", 20),
-     ("-k gibbs", "gibbs", 20), ("-k mask-predict", "mask-predict", 4)],
+    [("--energy norm --moves site", "mh", 20), ("-k gibbs", "gibbs", 20),
+     ("-k mask-predict", "mask-predict", 4)],
 )  # fmt: skip
 def test_a_run_folder_diagnoses_itself_and_is_resumed(words, kernel, steps, printed, tmp_path):
     out = printed(f"{FAST} {words} --out run --json -q")
@@ -72,10 +72,8 @@ def test_every_schedule_can_be_asked_for(call):
         assert phrase in err
 
 
-@pytest.mark.parametrize("words", ["--moves 'site(block=2)'", "--moves site"])
-def test_early_tests_go_with_blocks_and_sites(printed, tmp_path, words):
-    """Early tests change which proposals are accepted, and the signature says so."""
-    ask = f"{FAST} --json -q -n 6 {words}"
+def test_early_tests_change_what_is_accepted_and_are_in_the_signature(printed, tmp_path):
+    ask = f"{FAST} --json -q -n 6 --moves 'site(block=2)'"
     out = printed(f"{ask} --delayed 2 --out run")
     assert "delayed:2" in Run.open(tmp_path / "run").signature
     assert printed(f"{ask} --delayed 2") == out
@@ -97,10 +95,8 @@ CITIES = "the city of the river\nthe old city\n"
 
 
 @pytest.mark.parametrize(
-    ("rule", "held"),
-    [("1", [[0], [0]]), ("1-2", [[0, 1], [0, 1]]), ("city, river", [[1, 4], [2]]),
-     ("re:r[a-z]*$", [[4], []]), ("masks", [[1], [0, 2]])],
-)  # fmt: skip
+    ("rule", "held"), [("city, river", [[1, 4], [2]]), ("masks", [[1], [0, 2]])]
+)
 def test_samples_keep_what_is_frozen(rule, held, rows, printed, tmp_path):
     (tmp_path / "masks").write_text(".#...\n#.#\n")
     (tmp_path / "texts").write_text(CITIES)
@@ -142,7 +138,7 @@ def test_blanks_of_unknown_length_are_filled_with_the_moves_they_need(rows, prin
 
 
 @pytest.mark.usefixtures("_short_tuning")
-@pytest.mark.parametrize("prior", ["none", "flat", "4:1,8:2"])
+@pytest.mark.parametrize("prior", ["flat", "4:1,8:2"])
 def test_weights_of_lengths(prior, rows):
     words = "--moves site,span,insert-delete --length 4:8 --length-prior"
     found = rows(f"sample -n 2 -c 2 {words} {prior} --out run")
@@ -152,10 +148,9 @@ def test_weights_of_lengths(prior, rows):
     assert ("length_prior(4," in manifest.energy) == (prior == "4:1,8:2")
 
 
-@pytest.mark.parametrize("command", ["sample -l 5", "infill 'the [MASK] river'"])
-def test_a_name_is_kept_in_the_run_folder_and_shown_by_reports(command, printed):
+def test_a_name_is_kept_in_the_run_folder_and_shown_by_reports(printed):
     name = "Second <b>try</b>"
-    printed(f"{command} -n 2 -c 2 -q --out run --name", name)
+    printed(f"{FAST} -q --out run --name", name)
     run = Run.open("run")
     report = build([run])
     assert run.manifest.name == report["title"] == report["runs"][0]["label"] == name
@@ -173,10 +168,7 @@ WORDS = "sample --model counterexample --length 2 --workers 0"
     ("options", "verdict", "advice"),
     [
         ("-n 12", "too short to tell: 6 traced epochs", "--epochs 24, or --until converged"),
-        ("-n 40 -c 1", "one chain: ", "--chains 8"),
         ("-n 40 -k gibbs", "no target: ", "--kernel mh"),
-        ("-n 40 --target-temperature 1:0.01", "annealed: ", "a fixed --target-temp"),
-        ("-n 40 --force-accept 20", "forced: ", "--burn-in 20 or more"),
         ("-n 40 -c 2", "not converged: ", "--epochs "),
         ("-n 120 -c 40", "converged: nested R-hat 1.0", None),
     ],
@@ -220,9 +212,9 @@ def table(printed):
     return run
 
 
-@pytest.mark.parametrize("words", ["'the [MASK] sat'", "'she [MASK{1,3}]' --length-prior none"])
-def test_fills_of_chains_are_counted_over_all_draws_most_frequent_first(words, table, rows):
+def test_fills_of_chains_are_counted_over_all_draws_most_frequent_first(table, rows):
     """The draws are those that `--thin 1` keeps, so that both must agree."""
+    words = "'she [MASK{1,3}]' --length-prior none"
     kept, found = rows(f"{FILL} {words} --thin 1"), table(words)
     counts = Counter(one["text"].strip() for one in kept)
     assert len(kept) > 40

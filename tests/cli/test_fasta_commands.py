@@ -65,8 +65,8 @@ def test_samples_carry_names_and_mutations(model, rows, printed, tmp_path):
     assert "one heavy" in shown
 
 
-def test_thinned_samples_are_named_by_their_epoch_and_come_back(model, rows, printed, tmp_path):
-    found = rows(f"sample --start-text parents.fa {model} --thin 1 --out run")
+def test_thinned_samples_are_named_by_their_epoch_and_come_back(rows, printed, tmp_path):
+    found = rows(f"sample --start-text parents.fa {ESM} --thin 1 --out run")
     names = [record.name for record in maskov.read_fasta("run/samples.fa")]
     for name, row in zip(names, found, strict=True):
         first, *rest = row["name"].split()
@@ -79,9 +79,9 @@ def test_thinned_samples_are_named_by_their_epoch_and_come_back(model, rows, pri
     assert library.read_bytes() == before
 
 
-def test_changing_lengths_have_names_and_no_mutations(model, rows, tmp_path):
+def test_changing_lengths_have_names_and_no_mutations(rows, tmp_path):
     words = "--moves site,insert-delete --length-prior none --out run"
-    found = rows(f"sample --start-text parents.fa {model} {words}")
+    found = rows(f"sample --start-text parents.fa {BERT} {words}")
     assert all("name" in row and "mutations" not in row for row in found)
     assert (tmp_path / "run" / "samples.fa").exists()
     assert not (tmp_path / "run" / "mutations.csv").exists()
@@ -143,7 +143,7 @@ def test_models_of_letters_that_are_not_proteins_keep_their_letters():
 def test_workers_are_sent_the_letters(home):
     model = maskov.load(home / "esm", "cpu", extra_letters="XU")
     sent = PickledModel.of(model).unpack(model.device)
-    assert sent.extra_letters == "UX"
+    assert sent.source.extra_letters == "UX"
     assert sent.fingerprint() == model.fingerprint()
     assert sent.fingerprint() != maskov.load(home / "esm", "cpu").fingerprint()
 

@@ -5,12 +5,17 @@ from __future__ import annotations
 import csv
 import json
 import math
+from dataclasses import replace
 
 import pytest
+import torch
 
 import maskov
 import tiny_translation
 from maskov import Run
+from maskov.exact import all_states
+from maskov.models.scorer import Scorer
+from maskov.types import Sequences
 
 POPULATION = "sample --energy 0.7*ordered+0.3*norm --particles 6 --populations 3 --length 5"
 EVIDENCE = "evidence --particles 8 --populations 2"
@@ -62,9 +67,24 @@ def test_populations_end_with_log_z_and_a_verdict(call, printed, tmp_path):
 
 def test_passes_are_the_budget_of_a_particle(printed):
     for passes in (60, 240):
-        printed(f"{POPULATION} --passes {passes} --out run{passes} -q")
+        printed(f"{POPULATION} --populations 1 --passes {passes} --out run{passes} -q")
     short, long = (Run.open(f"run{passes}").manifest.epochs for passes in (60, 240))
     assert long > 2 * short
+
+
+def test_particles_of_several_lengths(printed):
+    ask = f"{POPULATION.replace('--length 5', '--length 2:5')} --out run --json -q"
+    out = printed(ask)
+    lengths = [len(json.loads(line)["tokens"]) for line in out.splitlines()]
+    assert len(set(lengths)) > 1
+    assert printed("resume run --json -q") == out
+    (figures,) = json.loads(printed("diagnose run --json"))["diagnosis"]["populations"]
+    assert {one["length"] for one in figures["lengths"]} == set(lengths)
+    assert sum(one["share"] for one in figures["lengths"]) == pytest.approx(1)
+    whole = sum(math.exp(one["log_z"]) for one in figures["lengths"]) / 4
+    assert math.log(whole) == pytest.approx(figures["log_z"])
+    assert all(one["position"] < max(lengths) for one in figures["tokens"])
+    assert "share" in printed("diagnose run")
 
 
 def test_populations_of_templates_fill_their_blanks(printed):
@@ -78,13 +98,14 @@ def test_populations_of_templates_fill_their_blanks(printed):
 
 
 def test_populations_keep_constraints(printed, tmp_path):
-    for line in printed(f"{POPULATION} --contains question --avoid the --json -q").splitlines():
+    ask = f"{POPULATION} --populations 1 --contains question --avoid the --json -q"
+    for line in printed(ask).splitlines():
         words = json.loads(line)["text"].split()
         assert "question" in words
         assert "the" not in words
     text = "felt black last question"
     (tmp_path / "texts.txt").write_text(text)
-    ask = "sample --energy norm --particles 6 --populations 2 --start-text texts.txt --json -q"
+    ask = "sample --energy norm --particles 6 --populations 1 --start-text texts.txt --json -q"
     for line in printed(f"{ask} --max-changes 2 --freeze 4").splitlines():
         words = json.loads(line)["tokens"]
         assert sum(one != two for one, two in zip(words, text.split(), strict=True)) <= 2
@@ -96,8 +117,8 @@ def test_populations_keep_constraints(printed, tmp_path):
     [
         ("--chains 4", "--chains"), ("--epochs 4", "--epochs"), ("--thin 2", "--thin"),
         ("--until converged", "--until"), ("--replicas 2", "--replicas"),
-        ("--length 3:6", "one length"),
-        ("--moves span:1,insert-delete:1", "one length"), ("--populations 0", "--populations"),
+        ("--moves span:1,insert-delete:1", "keep their lengths"),
+        ("--populations 0", "--populations"),
         ("--target-temperature 1:0.1:0.5", "fixed"), ("--kernel gibbs", "gibbs"),
         ("--resident 2", "--resident"),
     ],
@@ -146,13 +167,42 @@ def test_evidence_as_a_table_json_csv_and_a_picture(call, printed, tmp_path):
     ]  # fmt: skip
     assert "uniform" not in err
     assert (tmp_path / "path.svg").stat().st_size > 1000
-    found = json.loads(printed(f"{ask} --json"))
-    assert [target["exact"] for target in found["targets"]] == [False, False, True, False]
-    assert found["targets"][2]["lengths"][0]["log_z"] == 0
-    code, out, err = call(f"{EVIDENCE} texts.txt -e norm")
+    ask = f"{EVIDENCE} texts.txt -e ordered --target-temperature"
+    found = json.loads(printed(f"{ask} 1,1.5 --json"))
+    assert [target["exact"] for target in found["targets"]] == [True, False]
+    assert found["targets"][0]["lengths"][0]["log_z"] == 0
+    out, err = call(f"{ask} 1")[1:]
     assert out.split()[:2] == ["energy", "T"]
+    assert "0, exactly" in out
     assert "uniform over all tokens" in err
-    assert "0, exactly" in printed("evidence texts.txt -e ordered")
+    assert "a gap of" in call(f"{EVIDENCE} --length 3 -e ordered --bounds")[2]
+
+
+def test_evidence_of_pairs_is_given_each_source(call, printed, tmp_path):
+    tiny_translation.save(tmp_path / "tiny")
+    texts = [" ".join(tiny_translation.WORDS[:2])] * 2
+    pairs = ["--sources", tiny_translation.SOURCES[0], "--sources", tiny_translation.SOURCES[1]]
+    ask = f"{EVIDENCE} --particles 40 --populations 6 --model tiny -e norm -e ordered"
+    found = json.loads(printed(f"{ask} --json", *pairs, *texts))["targets"]
+    ask = "score --model tiny --energy ordered --json"
+    scores = [json.loads(line)["energy"] for line in printed(ask, *pairs, *texts).splitlines()]
+    assert [one["energy"] for one in found[1]["lengths"]] == pytest.approx(scores)
+    assert abs(scores[0] - scores[1]) > 1e-6
+    # Z of all translations of either source, enumerated.
+    model = maskov.load(str(tmp_path / "tiny")).given(tiny_translation.SOURCES[:2])
+    states = all_states(model, 2)
+    for source, one in enumerate(found[0]["lengths"]):
+        given = Sequences(
+            states, torch.full((len(states),), 2), source=torch.full((len(states),), source)
+        )
+        given = replace(given, pass_cache=Scorer(model).cache(given))
+        truth = float((-maskov.Norm()(model, given)).logsumexp(0))
+        assert one["line"] == source + 1
+        assert abs(one["log_z"] - truth) <= 4.5 * one["error"] + 1e-9
+    for some in (pairs[:2], []):
+        code, _, err = call(f"{EVIDENCE} --model tiny -e ordered", *some, *texts)
+        assert code == 2
+        assert "--sources" in err
 
 
 def test_evidence_without_texts_needs_a_length(call, printed):

@@ -1,26 +1,33 @@
-"""Nested R-hat, effective sizes and Monte Carlo errors, against ArviZ and against theory."""
+"""R-hat, effective sizes, errors and times of energies and tokens, against ArviZ and theory."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from arviz_stats.base import array_stats as arviz
-from made_up_runs import autoregressive
+from made_up_runs import autoregressive, manifest, sticky, traces
 
+from maskov.diagnostics import diagnose
+from maskov.diagnostics.chains import Group
 from maskov.diagnostics.convergence import (
     Convergence,
     autocorrelation,
     convergence,
-    integrated_time,
+    correlation_of,
     is_constant,
     nested_r_hat,
     r_hat_limit,
 )
+from maskov.diagnostics.diagnosis import round_trips
+from maskov.diagnostics.tokens import token_correlation
 
-NOTHING = Convergence()
+
+def of_tokens(tokens, *groups):
+    """Return the correlation of chains, all in one group unless told."""
+    return token_correlation(tokens, groups or [Group(0, None, np.arange(tokens.shape[1]))])
 
 
-@pytest.mark.parametrize("shape", [(60, 4), (25, 30), (40, 40)])
+@pytest.mark.parametrize("shape", [(60, 4), (25, 30)])
 def test_the_sizes_are_those_of_arviz_with_chains_and_draws_the_right_way_round(shape):
     draws = autoregressive(0.7, *shape) + np.linspace(0, 1, shape[1])
     found, chains = convergence(draws), draws.T
@@ -62,42 +69,39 @@ def test_the_limit_is_hardly_ever_reached_by_chance(draws, chains):
     assert r_hat_limit(10**6, chains) == pytest.approx(1.05, abs=1e-4)
 
 
-# Of 200 seeds, the largest R-hat was 1.004, and the standard deviation of sizes and errors
-# relative to theory 0.043, 0.041 and 0.024: five of these leave no false alarm in 10^6.
-def test_independent_draws_are_worth_as_many():
-    found = convergence(autoregressive(0.0, 1000, 4))
-    assert found.r_hat < 1.01
-    assert found.ess_bulk == pytest.approx(4000, rel=0.2)
-    assert found.ess_tail == pytest.approx(4000, rel=0.2)
-    assert found.mcse == pytest.approx(4000**-0.5, rel=0.12)
-
-
-# The standard deviations, over 200 seeds, of each number relative to theory; five of them.
+# Five standard deviations, over 200 seeds, of each number relative to theory: no false alarm in
+# 10^6. Independent draws: the largest R-hat was 1.004.
 @pytest.mark.parametrize(
-    ("correlation", "deviation", "by_lag"), [(0.5, 0.09, 0.021), (0.8, 0.13, 0.029)]
+    ("correlation", "deviation", "by_lag"),
+    [(0.0, 0.05, 0.016), (0.5, 0.09, 0.021), (0.8, 0.13, 0.029)],
 )
 def test_an_autoregressive_chain_has_the_time_that_theory_says(correlation, deviation, by_lag):
     draws = autoregressive(correlation, 1000, 4)
     expected = (1 + correlation) / (1 - correlation)
     lags = autocorrelation([draws])
     assert lags[:6] == pytest.approx(correlation ** np.arange(6), abs=5 * by_lag)
-    time, goes_on = integrated_time(lags, draws.size)
-    assert time == pytest.approx(expected, rel=5 * deviation)
-    assert not goes_on
-    assert convergence(draws).ess_bulk == pytest.approx(4000 / expected, rel=5 * deviation)
+    found, sizes = correlation_of(lags, draws.size), convergence(draws)
+    assert found.time == pytest.approx(expected, rel=5 * deviation)
+    assert not found.at_least
+    assert sizes.ess_bulk == pytest.approx(4000 / expected, rel=5 * deviation)
+    if not correlation:
+        assert sizes.r_hat < 1.01
+        assert sizes.ess_tail == pytest.approx(4000, rel=0.2)
+        assert sizes.mcse == pytest.approx(4000**-0.5, rel=0.12)
 
 
-def test_a_time_sums_falling_pairs_up_to_the_first_that_is_not_positive():
-    lags = np.array([1.0, 0.5, 0.2, 0.1, 0.4, 0.3, -0.2, 0.1, 0.9, 0.9])
-    time, goes_on = integrated_time(lags, 1000)
-    # Pairs of 1.5, 0.3 and 0.7, of which the last may be no larger than the one before.
-    assert float(time) == pytest.approx(-1 + 2 * (1.5 + 0.3 + 0.3))
-    assert not goes_on
-    time, goes_on = integrated_time(lags[:6], 1000)
-    assert float(time) == pytest.approx(3.2)
-    assert goes_on
-    against_itself, _ = integrated_time(np.array([1.0, -0.9]), 1000)
-    assert float(against_itself) == pytest.approx(1 / 3)
+@pytest.mark.parametrize(
+    ("lags", "time", "at_least"),
+    [
+        # Pairs of 1.5, 0.3 and 0.7, of which the last may be no larger than the one before.
+        ([1.0, 0.5, 0.2, 0.1, 0.4, 0.3, -0.2, 0.1, 0.9, 0.9], -1 + 2 * (1.5 + 0.3 + 0.3), False),
+        ([1.0, 0.5, 0.2, 0.1, 0.4, 0.3], 3.2, True),
+        ([1.0, -0.9], 1 / 3, True),
+    ],
+)
+def test_a_time_sums_falling_pairs_up_to_the_first_that_is_not_positive(lags, time, at_least):
+    found = correlation_of(np.array(lags), 1000, spacing=2)
+    assert (found.time, found.at_least) == (pytest.approx(2 * time), at_least)
 
 
 def test_groups_at_different_levels_correlate_as_each_does():
@@ -107,25 +111,17 @@ def test_groups_at_different_levels_correlate_as_each_does():
     assert autocorrelation([np.concatenate(parts, axis=1)])[:4].min() > 0.99
 
 
-def test_two_chains_at_different_levels_do_not_agree():
+def test_chains_of_another_level_or_width_do_not_agree():
     draws = autoregressive(0.0, 200, 2) + np.array([0, 20])
-    found = convergence(draws)
+    found, lags = convergence(draws), correlation_of(autocorrelation([draws]), draws.size)
     assert 1.8 < found.r_hat < 5  # of ranks, so that further apart makes it no worse
     assert found.ess_bulk < 10
-    time, goes_on = integrated_time(autocorrelation([draws]), draws.size)
-    assert goes_on
-    assert time > 90
-
-
-def test_chains_of_the_same_mean_and_another_width_do_not_agree():
-    draws = autoregressive(0.0, 60, 4) * np.array([1, 1, 1, 9])
-    assert nested_r_hat(draws) < 1.05 < 1.3 < convergence(draws).r_hat
-
-
-def test_a_single_chain_has_a_size_and_no_r_hat():
-    found = convergence(autoregressive(0.3, 60, 1))
-    assert found.r_hat is found.r_hat_limit is None
-    assert found.ess_bulk > 10
+    assert (lags.at_least, lags.time > 90) == (True, True)
+    wide = autoregressive(0.0, 60, 4) * np.array([1, 1, 1, 9])
+    assert nested_r_hat(wide) < 1.05 < 1.3 < convergence(wide).r_hat
+    alone = convergence(autoregressive(0.3, 60, 1))
+    assert alone.r_hat is alone.r_hat_limit is None
+    assert alone.ess_bulk > 10
 
 
 @pytest.mark.parametrize(
@@ -136,12 +132,13 @@ def test_a_single_chain_has_a_size_and_no_r_hat():
         np.repeat([[1.0, 5.0], [2.0, 6.0]], 25, axis=0),
         np.zeros((50, 1)),
         -300 + 1e-5 * autoregressive(0.0, 50, 4),
+        *(autoregressive(0.0, 7, 4)[:count] for count in (0, 1, 7)),
     ],
-    ids=["equal", "each its own", "one step between the halves", "zero", "rounding"],
+    ids=["equal", "own", "one step between the halves", "zero", "rounding", "0", "1", "7"],
 )
-def test_nothing_is_claimed_of_chains_that_do_not_move(draws):
-    assert is_constant(draws)
-    assert replace(convergence(draws), mean=None) == NOTHING
+def test_nothing_is_claimed_of_chains_that_do_not_move_or_are_short(draws):
+    assert replace(convergence(draws), mean=None) == Convergence()
+    assert len(draws) < 8 or is_constant(draws)
 
 
 def test_one_chain_that_moves_is_enough_to_speak_of():
@@ -149,11 +146,6 @@ def test_one_chain_that_moves_is_enough_to_speak_of():
     draws[:, 2] = autoregressive(0.0, 50, 1)[:, 0]
     assert not is_constant(draws)
     assert convergence(draws).r_hat is not None
-
-
-@pytest.mark.parametrize("count", [0, 1, 4, 7])
-def test_nothing_is_claimed_of_too_few_draws(count):
-    assert replace(convergence(autoregressive(0.0, max(count, 1), 4)[:count]), mean=None) == NOTHING
     assert convergence(autoregressive(0.0, 8, 4)).r_hat is not None
 
 
@@ -163,3 +155,106 @@ def test_a_tail_without_values_has_no_size():
     assert float(arviz.ess(draws.T, method="tail", prob=(0.05, 0.95))) == 200
     assert convergence(draws).ess_tail is None
     assert convergence(draws).ess_bulk is not None
+
+
+# Tokens. Five standard deviations over 200 seeds, as above.
+
+
+@pytest.mark.parametrize(
+    ("keep", "deviation", "by_lag"), [(0.0, 0.02, 0.007), (0.5, 0.04, 0.01), (0.8, 0.06, 0.014)]
+)
+def test_tokens_that_are_drawn_anew_now_and_then_have_a_known_time(keep, deviation, by_lag):
+    tokens = sticky(keep, 500, 4, 3, 5)
+    found = of_tokens(tokens)
+    assert found.autocorrelation[:5] == pytest.approx(keep ** np.arange(5), abs=5 * by_lag)
+    assert found.time == pytest.approx((1 + keep) / (1 - keep), rel=5 * deviation)
+    assert not found.at_least
+    # What never varies weighs nothing.
+    frozen = np.full((500, 4, 1), 7, dtype=np.int32)
+    assert of_tokens(np.concatenate([frozen, tokens], axis=2)) == found
+    assert of_tokens(frozen).time is None
+
+
+def test_agreement_is_counted_as_one_would_by_hand():
+    tokens = sticky(0.6, 24, 3, 2, 3, seed=1)
+    tokens[:, :, 1] *= 70_000  # ids may be large
+    excess, variation = np.zeros(12), 0.0
+    for place in range(2):
+        column = tokens[:, :, place]
+        pooled = column.flatten().tolist()
+        chance = sum(a == b for a in pooled for b in pooled) / len(pooled) ** 2
+        variation += 1 - chance
+        excess += [(column[: 24 - lag] == column[lag:]).mean() - chance for lag in range(12)]
+    assert of_tokens(tokens).autocorrelation == pytest.approx((excess / variation).tolist())
+
+
+def test_chains_stuck_at_different_tokens_never_forget_and_groups_have_their_own_marginals():
+    tokens = np.broadcast_to(np.arange(4, dtype=np.int32)[:, None], (60, 4, 2))
+    found = of_tokens(tokens)
+    assert found.autocorrelation == pytest.approx([1.0] * 30)
+    assert (found.time, found.at_least) == (pytest.approx(-1 + 2 * 30), True)  # as was looked
+    one, two = sticky(0.0, 300, 4, 2, 3), 10 + sticky(0.0, 300, 4, 2, 3, seed=1)
+    tokens = np.concatenate([one, two], axis=1)
+    apart = [Group(0, 4, np.arange(4)), Group(0, 5, np.arange(4, 8))]
+    assert of_tokens(tokens, *apart).time == pytest.approx(1, abs=0.2)
+    # Pooled blindly they agree in 1/6 instead of 1/3, and what is left looks like memory.
+    expected = (1 / 3 - 1 / 6) / (1 - 1 / 6)
+    assert of_tokens(tokens).autocorrelation[10] == pytest.approx(expected, abs=0.05)
+    assert of_tokens(tokens[:7], *apart).time is None
+
+
+# Exchange of replicas.
+
+
+def _by_hand(where) -> int:
+    """Follow each state by itself."""
+    count = 0
+    for chain in range(where.shape[1]):
+        for state in range(where.shape[2]):
+            ends = ""
+            for epoch in range(len(where)):
+                rung = where[epoch, chain].tolist().index(state)
+                ends += {0: "c", where.shape[2] - 1: "h"}.get(rung, "")
+            count += ends.lstrip("h").replace("hh", "h").count("hc")
+    return count
+
+
+def test_round_trips_are_from_the_first_temperature_to_the_last_and_back():
+    for path, expected in (
+        ("01210", 1), ("002200", 1), ("01010", 0), ("210", 0), ("2020", 1), ("02021201", 2),
+    ):  # fmt: skip
+        # State 0 is where the path says, and the others never leave their side of it.
+        where = np.array([[np.insert([1, 2], int(rung), 0)] for rung in path])
+        assert round_trips(where) == _by_hand(where) == expected
+    random = np.random.default_rng(0)
+    where = np.stack([[random.permutation(3) for _ in range(4)] for _ in range(60)])
+    assert round_trips(where) == _by_hand(where) > 10
+
+
+def test_swap_rates_are_over_the_epochs_after_burn_in():
+    epochs, chains = 6, 2
+    random = np.random.default_rng(1)
+    made = traces(random.normal(size=(epochs, chains)))
+    tested = np.zeros((epochs, chains, 2), dtype=bool)
+    tested[::2, :, 0] = tested[1::2, :, 1] = True
+    accepted = tested.copy()
+    accepted[4:, :, 1] = False
+    accepted[2, 0, 0] = False
+    made |= {
+        "swap_tested": tested,
+        "swap_accepted": accepted,
+        "rung_replica": np.broadcast_to(np.arange(3), (epochs, chains, 3)),
+        "rung_energy": random.normal(size=(epochs, chains, 3)),
+        "tokens": random.integers(9, size=(epochs, chains, 5), dtype=np.int32),
+        "rejected": random.random((epochs, chains, 5)) < 0.5,
+    }
+    described = manifest(epochs, chains, {"burn_in": 2}, replicas=3, ladder=(1.0, 0.7, 0.5))
+    found, plain = diagnose(described, made), diagnose(manifest(epochs, chains), made)
+    assert found.exchange.swap_rates == [3 / 4, 2 / 4]
+    assert found.exchange.round_trips == found.exchange.round_trips_per_1000_epochs == 0
+    assert [pair for pair, _ in found.exchange.pairs()] == ["1 and 0.7", "0.7 and 0.5"]
+    assert found.tokens.positions == []  # a swap changes tokens, too
+    assert any("by position" in note for note in found.notes)
+    assert (plain.exchange, bool(plain.tokens.positions)) == (None, True)
+    made["swap_accepted"] = accepted & (np.arange(2) == 0)
+    assert any("between 0.7 and 0.5" in note for note in diagnose(described, made).notes)

@@ -93,15 +93,6 @@ def test_the_numbers_are_those_of_arviz():
     assert any(one.name == "token 1 at position 3" for one in found)
 
 
-def test_the_slowest_is_the_token_that_moves_slowest():
-    tokens = sticky(0.2, 300, 6, 4, 3)
-    tokens[:, :, 3] = 10 + sticky(0.95, 300, 6, 1, 2)[:, :, 0]
-    found = statistics_of(tokens, one_group(6))
-    assert found[0].name in ("token 10 at position 4", "token 11 at position 4",
-                             "the share of token 10", "the share of token 11")  # fmt: skip
-    assert found[-1].ess > 4 * found[0].ess
-
-
 def test_there_are_never_more_than_seventeen_and_frozen_words_are_not_among_them():
     tokens = sticky(0.2, 60, 4, 30, 10)
     tokens[:, :, :20] = 99  # frozen: the most common token by far

@@ -2,9 +2,6 @@
 
 import inspect
 import re
-from typing import Any
-
-import pytest
 
 import maskov
 from doc_examples import ROOT
@@ -13,35 +10,6 @@ from maskov.energies.registry import NAMES
 
 DOCS = ROOT / "docs" / "how-to"
 PAGE = (DOCS / "python.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S)
-
-
-def test_pages_have_blocks_that_can_be_read():
-    assert len(BLOCKS) == 5
-    for block in BLOCKS:
-        compile(block, "how-to/python.md", "exec")
-    assert len(BLOCKS[0].split("\n\n", 1)[1].splitlines()) <= 6
-
-
-@pytest.mark.slow
-def test_what_the_page_says_is_so(tmp_path, monkeypatch, capfd):
-    """Its blocks run as they stand, and what its prose claims of them holds."""
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {}
-    for number, block in enumerate(BLOCKS, 1):
-        exec(compile(block, f"how-to/python.md, block {number}", "exec"), names)
-    shown = capfd.readouterr().out
-    assert shown.startswith("<Run of wiki-small: 4 samples, 4 chains, 12 epochs, energy norm>")
-    assert re.search(r"<Run of wiki-small: 0 samples, 2 chains, \d+ of 10 epochs", shown)
-    assert (tmp_path / "run.html").is_file()
-    assert (tmp_path / "run.png").is_file()
-    for one in names["kept"]:
-        assert {"town", "1900"} <= set(one.tokens)
-    for one in names["same"]:
-        kept = [one.tokens[place] for place in (0, 2, 3, 5, 6, 7)]
-        assert kept == ["the", "town", "was", "in", "1900", "."]
-    whole = maskov.sample("wiki-small", **names["options"])
-    assert names["run"].samples == whole.samples
 
 
 def test_every_option_is_in_the_table():

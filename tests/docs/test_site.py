@@ -51,16 +51,6 @@ def test_every_command_has_a_page_with_all_its_options():
                 assert f"`{option}`" in text, (name, option)
 
 
-def test_pages_of_commands_show_panels_and_defaults():
-    hook = _hook()
-    text = hook.page("sample", dict(hook.commands())["sample"])
-    titles = re.findall(r"^## (.*)$", text, re.MULTILINE)
-    assert len(titles) > 3
-    assert len(titles) == len(set(titles))
-    assert re.search(r"^\| `--chains`, `-c` number \| .* \| `\d+` \|$", text, re.MULTILINE)
-    assert all(row.count(" | ") >= 2 for row in text.splitlines() if row.startswith("| `"))
-
-
 @pytest.mark.parametrize(
     ("text", "cell"),
     [
@@ -96,20 +86,3 @@ def test_the_site_builds_and_fetches_nothing(tmp_path):
         text = page.read_text(encoding="utf-8")
         assert not re.findall(r'<(?:script|img|iframe)[^>]* src="(?:https?:)?//[^"]*"', text), page
         assert not re.findall(r'<link[^>]*rel="stylesheet"[^>]*href="(?:https?:)?//', text), page
-
-
-@pytest.mark.slow
-def test_a_broken_link_fails_the_build(tmp_path):
-    pytest.importorskip("mkdocs")
-    config = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    docs = tmp_path / "docs"
-    docs.mkdir()
-    (docs / "index.md").write_text("# Home\n\n[none](none.md) [anchor](#none)\n")
-    head, _, _ = config.partition("\nhooks:")
-    validation = re.search(r"\nvalidation:\n(?:  .*\n)+", config)[0]
-    file = tmp_path / "mkdocs.yml"
-    file.write_text(head + "\n" + validation + "nav:\n  - index.md\n")
-    done = _build(tmp_path / "site", "--config-file", str(file))
-    assert done.returncode != 0
-    assert "none.md" in done.stdout + done.stderr
-    assert "#none" in done.stdout + done.stderr

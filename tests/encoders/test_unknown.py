@@ -4,8 +4,12 @@ import pytest
 import torch
 from torch import nn
 
+import maskov
 from encoders.tiny_encoders import OTHERS, build
 from maskov.encoders import Encoder
+from small import tiny_bert
+
+TOKENIZER = tiny_bert().tokenizer
 
 SCALED = {"rope_type": "linear", "factor": 2.0, "rope_theta": 100.0}
 
@@ -56,27 +60,35 @@ UNKNOWN = {
 }  # fmt: skip
 
 
+def _encoder(network):
+    """Return our encoder of a network, if it is used."""
+    if Encoder.of(network) is None:
+        return None
+    return maskov.HuggingFaceModel(network, TOKENIZER, "tiny").encoder
+
+
 @pytest.mark.parametrize("name", UNKNOWN)
 def test_networks_that_are_not_known(name):
     family, settings, change = UNKNOWN[name]
     network = build(family, **settings)
     if change is not None:
-        assert Encoder.of(network) is not None
+        assert _encoder(network) is not None
         change(network)
-    assert Encoder.of(network) is None
+    assert _encoder(network) is None
 
 
 def test_recording_hooks_of_transformers_are_harmless():
     network = build("bert")
     network.base_model(input_ids=torch.tensor([[3, 4]]), output_hidden_states=True)
-    assert Encoder.of(network) is not None
+    assert _encoder(network) is not None
 
 
-def test_a_wrong_window_shows_on_the_probe():
+def test_a_wrong_window_shows_on_the_probe(monkeypatch):
     network = build("modernbert")
-    assert Encoder.of(network) is not None
-    # The masks are made from the setting when the network runs; ours were read before.
     network.config.local_attention = 6
-    other = Encoder.of(network)
-    assert other is not None
-    assert other.network.blocks[1].window == 3
+    known = _encoder(network)
+    assert known.network.blocks[1].window == 3
+    # The masks are made from the setting when the network runs; ours are read before.
+    monkeypatch.setattr(Encoder, "of", lambda network: known)
+    network.config.local_attention = 4
+    assert maskov.HuggingFaceModel(network, TOKENIZER, "tiny").encoder is None

@@ -65,7 +65,7 @@ BY_HAND = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("texts", [BY_HAND, *map(random_texts, range(20))])
+@pytest.mark.parametrize("texts", [BY_HAND, *map(random_texts, range(5))])
 def test_self_bleu_is_what_sacrebleu_says(texts):
     scores = [
         sacrebleu.sentence_bleu(text, texts[:i] + texts[i + 1 :]).score
@@ -231,16 +231,20 @@ def test_bleu_and_chrf_are_those_of_sacrebleu(seed, monkeypatch):
     assert compare(TRANSLATIONS, REFERENCES) == found
 
 
-def test_the_same_texts_are_perfect_and_none_score_nothing():
+def test_the_same_texts_are_perfect_none_score_nothing_and_one_has_no_interval():
     found = compare(REFERENCES, REFERENCES)
     assert (found.bleu, found.chrf) == (pytest.approx(100), pytest.approx(100))
     assert found.brevity_penalty == found.length_ratio == 1
     assert found.bleu_interval + found.chrf_interval == pytest.approx(0, abs=1e-9)
     nothing = compare([""] * 5, REFERENCES)
     assert nothing.bleu == nothing.chrf == nothing.brevity_penalty == nothing.length_ratio == 0
+    one = compare(TRANSLATIONS[:1], REFERENCES[:1])
+    assert one.bleu_interval is one.chrf_interval is None
+    assert "bs:" not in one.bleu_signature + one.chrf_signature
+    assert one.bleu == BLEU().corpus_score(TRANSLATIONS[:1], [REFERENCES[:1]]).score
 
 
-@pytest.mark.parametrize("empty", [1, 3, 4])
+@pytest.mark.parametrize("empty", [1, 4])
 def test_empty_translations_are_scored_at_their_places(empty):
     """Dropped, they would shift the others; sacreBLEU's own chrF breaks on their resamples."""
     texts = [""] * empty + REFERENCES[empty:]
@@ -251,13 +255,6 @@ def test_empty_translations_are_scored_at_their_places(empty):
     assert found.bleu == pytest.approx(100 * found.brevity_penalty)
     assert found.brevity_penalty < 1
     assert 0 < found.chrf_interval <= 50
-
-
-def test_a_single_sentence_has_no_interval():
-    found = compare(TRANSLATIONS[:1], REFERENCES[:1])
-    assert found.bleu_interval is found.chrf_interval is None
-    assert "bs:" not in found.bleu_signature + found.chrf_signature
-    assert found.bleu == BLEU().corpus_score(TRANSLATIONS[:1], [REFERENCES[:1]]).score
 
 
 def test_texts_that_look_tokenised_are_noted_instead_of_warned_of(caplog):

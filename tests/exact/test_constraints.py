@@ -315,7 +315,3 @@ def test_a_constraint_that_looks_into_the_window_is_found_out():
     kernel = _kernel(Span(sizes=(2, 3)), (LooksBehindTheWindow(("a b", "c")),))
     with pytest.raises(AssertionError, match="detailed balance"):
         check_kernel(kernel, TABLE, length=4, seeds=4)
-
-
-def test_moves_are_proved_without_constraints_as_before():
-    check_move(_with(Span(), ()), random_table())

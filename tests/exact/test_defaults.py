@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import maskov
-from maskov.arguments import default_kernel
-from maskov.execution.loop import kernel_at
+from maskov.arguments import DEFAULT_DRAWS, DEFAULT_ENERGY, default_kernel
+from maskov.kernels.base import kernel_at
 from maskov.plan import plan
 from maskov.testing import check_energy, check_kernel
 from small import random_table, tiny_bert
@@ -21,12 +21,26 @@ def test_the_default_kernel(energy):
 
 
 def test_the_command_and_the_library_have_one_default():
-    assert plan(model=TABLE).kernel.kernel == default_kernel()
+    assert plan(model=TABLE, energy="raw").kernel.kernel == default_kernel()
 
 
-def test_a_run_without_kernel_and_schedule_has_both_defaults():
-    run = maskov.sample(BERT, chains=2, length=4)
-    assert run.manifest.schedule == maskov.default_schedule()
+@pytest.mark.parametrize("model", [TABLE, BERT], ids=["table", "bert"])
+def test_plain_sentences_are_redrawn(model):
+    planned = plan(model=model, length=3)
+    kernel, schedule = planned.kernel, planned.manifest.schedule
+    assert str(kernel.energy) == DEFAULT_ENERGY
+    assert (schedule.epochs, schedule.burn_in) == (DEFAULT_DRAWS, 8)
+    # The part that is drawn from cancels in the test.
+    assert kernel.energy.parts[0] == (1.0, kernel.move.start)
+    check_kernel(kernel, model, length=3)
+    for options in ({"moves": "span"}, {"contains": "red"}, {"texts": ["red green red"]}):
+        assert plan(model=BERT, **options).manifest.config.kernel["energy"] == "raw"
+
+
+def test_a_run_of_raw_has_the_other_defaults():
+    run = maskov.sample(BERT, chains=2, length=4, energy="raw")
+    schedule = maskov.Schedule(epochs=30, burn_in=8, burn_in_energy="raw(groups=4)")
+    assert run.manifest.schedule == schedule
     assert "spans of 1,2,3|delayed:2" in run.signature
     assert "burn-in:raw(groups=4)" in run.signature
 
@@ -34,7 +48,7 @@ def test_a_run_without_kernel_and_schedule_has_both_defaults():
 @pytest.mark.parametrize("epoch", [0, 19], ids=["burn-in", "kept"])
 def test_every_epoch_of_the_default_command(epoch):
     """Each is exact for a target of its own: that of burn-in for the grouped energy."""
-    planned = plan(model=BERT)
+    planned = plan(model=BERT, energy="raw")
     now = kernel_at(planned.kernel, planned.manifest.schedule, epoch)
     assert str(now.energy) == ("raw(groups=4)" if epoch == 0 else "raw")
     check_kernel(now, BERT, length=3)

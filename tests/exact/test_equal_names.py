@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import maskov
-from maskov import DelayedAcceptance, InputError, Metropolis, Mixture, Norm, Raw, Site, Span
+from maskov import DelayedAcceptance, Metropolis, Mixture, Norm, Raw, Site, Span
 from maskov.energies import Energy, as_energy, parse_energy
 from maskov.energies.counting import Length
 from maskov.exact import all_states, distribution, fresh_state
@@ -220,12 +220,3 @@ def test_another_weight_costs_no_evaluation():
     assert (len(calls), scorer.passes) == (1, spent)
     expected = 0.3 * chains.part_values.values[:, 0] + 2 * chains.part_values.values[:, 1]
     assert torch.allclose(moved.energy, expected)
-
-
-def test_the_last_stage_is_the_part_itself():
-    class Liar(Staged):
-        def stages(self):
-            return (as_energy(Has(self.word)), Staged(self.word))
-
-    with pytest.raises(InputError, match="must be itself"):
-        check_energy(Liar("a"), TABLE)

@@ -61,6 +61,20 @@ def test_log_z_and_likelihood_are_those_of_the_enumerated_law(found, number):
     assert target.exact == (number == 3)
 
 
+def test_bounds_of_what_is_known_lie_on_either_side():
+    plan = replace(PLAN, particles=40, bounds=True)
+    energies = [(Ordered(orders=2), 1.0), (Ordered(), 1.0), (Ordered(), 2.0)]
+    *exact, other = measure(MODEL, [], energies, plan, lengths=[3]).targets
+    for target in exact:
+        bounds = target.lengths[0].bounds
+        assert target.lengths[0].log_z == 0
+        for bound in (bounds.lower, bounds.upper):
+            assert 0 < bound.error < 0.1
+            assert abs(bound.value) < 4.5 * bound.error
+        assert bounds.agree
+    assert other.lengths[0].bounds is None  # no exact draws
+
+
 def test_the_curve_is_the_likelihood_of_every_product_on_the_path():
     (target,) = measure(MODEL, TEXTS, [(Raw(), 0.5)], PLAN, lengths=[3]).targets
     (one,) = target.lengths

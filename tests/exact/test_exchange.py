@@ -18,8 +18,8 @@ from maskov import (
     Sweep,
 )
 from maskov.exact import all_states, distribution, stationary
-from maskov.execution.loop import whole_epoch
 from maskov.execution.recorded import rounds_of
+from maskov.kernels.base import whole_epoch
 from maskov.kernels.compose import swapped
 from maskov.models.scorer import Scorer
 from maskov.moves import Site

@@ -319,14 +319,6 @@ def test_different_lengths_have_the_values_of_each_alone(folders):
 
 
 @dataclass(frozen=True)
-class LooksAtTheBatch(Energy):
-    """Its value depends on what else is asked."""
-
-    def __call__(self, model, sequences):
-        return sequences.tokens.double().sum(1) / len(sequences.tokens)
-
-
-@dataclass(frozen=True)
 class LooksAtTheFirst(Energy):
     """It compares, but with the text of another chain's place: the order matters."""
 
@@ -360,7 +352,6 @@ class Drifting(Energy):
 @pytest.mark.parametrize(
     ("energy", "reason"),
     [
-        (LooksAtTheBatch(), "alone"),
         (LooksAtTheFirst(), "in another order|alone"),
         (Raw() + Lopsided(), "does not change its sign"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -11,13 +12,14 @@ import torch
 from tests.small import tiny_bert
 
 import maskov
-from maskov import filling
+from maskov import blanks, filling
 from maskov.errors import InputError
-from maskov.filling import DEFAULT_OF_LENGTHS, DistinctScorer, Filler, shapes_of
+from maskov.filling import DistinctScorer, Filler, shapes_of
 from maskov.models.base import Queries
 from maskov.models.scorer import Scorer
 from maskov.random import CounterRng
 from maskov.texts import gaps_of, spans_blank
+from maskov.types import Sequences
 
 WORDS = [f"{first}{second}" for first in "abcdef" for second in "ghijkl"]
 MODEL = tiny_bert(" ".join(WORDS))
@@ -90,23 +92,91 @@ def _fill(template, energy, width, **settings):
     with pytest.MonkeyPatch.context() as patch:
         if width is not None:
             patch.setattr(filling, "_FIRST", width)
-            patch.setattr(filling, "_ONLY", width)
+            patch.setattr(filling, "_NARROW", width)
         energy = maskov.parse_energy(energy or filling.DEFAULT_ENERGY)
         filler = Filler(energy, 1.0, DistinctScorer(MODEL), **settings)
         return filler.fill(template, shapes_of(MODEL, template, 1))
 
 
-def test_blanks_of_unknown_length_have_the_posterior_of_their_evidence():
-    template, law = "ag [MASK{1,2}] bh", {}
-    texts = [*_texts("ag [MASK] bh"), *_texts("ag [MASK] [MASK] bh")]
-    for prior, weight in ((None, 1.0), ({3: 1, 4: 3}, 3.0)):
-        energies = [one.energy for one in maskov.score(MODEL, texts, DEFAULT_OF_LENGTHS)]
-        mass = np.exp(-np.array(energies)) * np.where(np.arange(len(texts)) < 36, 1, weight)
-        law = dict(zip(texts, mass / mass.sum(), strict=True))
-        found = maskov.infill(MODEL, template, length_prior=prior)
-        assert _distance(law, found.fills()[0]) <= 0.02
-        one, error = found.templates[0].lengths[1]
-        assert abs(one - mass[:36].sum() / mass.sum()) <= 4 * error + 1e-9
+def _log_p(model, tokens, place, token):
+    """Return log p of a token at a masked place."""
+    masked = torch.arange(len(tokens)) == place
+    hidden = Scorer(model).hidden(
+        Queries(torch.tensor([tokens]), torch.tensor([len(tokens)]), masked[None])
+    )
+    logs = model.logits(hidden)[0].double().masked_fill(model.forbidden, -torch.inf)
+    return float(logs.log_softmax(0)[token])
+
+
+def _law_of_lengths(model, context, start, sizes, order, prior=None, characters=None):
+    """Return p of each fill: the context in an order, the blanks masked, then the blanks."""
+    law, words = {}, (~model.forbidden).nonzero().flatten().tolist()
+    ids, spelled = model.encode(context), model.token_strings(range(model.vocabulary_size))
+    for size in sizes:
+        weight = math.log((prior or {}).get(len(ids) + size, 1))
+        place = [one + size * (one >= start) for one in range(len(ids))]
+        seen = [model.mask_id] * (len(ids) + size)
+        for one in order:
+            weight += _log_p(model, seen, place[one], ids[one])
+            seen[place[one]] = ids[one]
+        tokens = torch.tensor(seen).repeat(len(words) ** size, 1)
+        tokens[:, start : start + size] = torch.tensor([*product(words, repeat=size)])
+        free = torch.zeros_like(tokens, dtype=torch.bool)
+        free[:, start : start + size] = True
+        lengths = torch.full((len(tokens),), tokens.shape[1])
+        energy = maskov.parse_energy(filling.DEFAULT_ENERGY)
+        values = energy.evaluate(Scorer(model), Sequences(tokens, lengths, free=free)).value
+        for row, value in zip(tokens.tolist(), values.tolist(), strict=True):
+            fill = [spelled[one].removeprefix("##") for one in row[start : start + size]]
+            if characters is None or len("".join(fill)) == characters:
+                law[tuple(row)] = math.exp(weight - value)
+    total = sum(law.values())
+    return {model.decode(list(row)): p / total for row, p in law.items()}
+
+
+# The context farthest from the gap is revealed first.
+UNKNOWN = [
+    (MODEL, "ag bh [MASK{1,2}] ci", {}, ("ag bh ci", 2, (1, 2), (0, 1, 2))),
+    (
+        MODEL,
+        "ag [MASK{1,2}] bh",
+        {"length_prior": {3: 1, 4: 3}},
+        ("ag bh", 1, (1, 2), (0, 1), {4: 3}),
+    ),
+    (MODEL, "[MASK{1,2}]", {}, ("", 0, (1, 2), ())),
+    (PIECES, "a [.3.] ccc dddd", {}, ("a ccc dddd", 1, (1, 2, 3), (2, 0, 1), None, 3)),
+]
+
+
+@pytest.mark.parametrize(("model", "template", "options", "given"), UNKNOWN)
+def test_blanks_of_unknown_length_have_the_posterior_of_their_context(
+    model, template, options, given
+):
+    law = _law_of_lengths(model, *given)
+    found = maskov.infill(model, template, **options)
+    assert _distance(law, found.fills()[0]) <= 0.02
+    (one,) = found.templates
+    assert one.error <= (0 if model is MODEL else 0.001)  # characters are bounded by estimates
+    assert sum(p for p, _ in one.lengths.values()) == pytest.approx(1)
+    if model is MODEL:  # of whole words
+        short = sum(p for text, p in law.items() if len(text.split()) == len(given[0].split()) + 1)
+        assert one.lengths[1] == (pytest.approx(short), 0)
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "wrong"),
+    [
+        (blanks, "context_energy", lambda right, *given: 0.0),  # the context says nothing
+        # Random orders reveal blanks before the context, while Z is still that of blanks alone.
+        (filling, "_Found", lambda right, shape, whole, *rest: right(shape, True, *rest)),
+    ],
+    ids=["no context", "blanks first"],
+)
+def test_wrong_posteriors_of_lengths_are_caught(where, name, wrong, monkeypatch):
+    monkeypatch.setattr(where, name, partial(wrong, getattr(where, name)))
+    model, template, _, given = UNKNOWN[0]
+    found = maskov.infill(model, template).fills()[0]
+    assert _distance(_law_of_lengths(model, *given), found) > 0.1
 
 
 def _standard_scores(draws):
@@ -130,7 +200,7 @@ def test_errors_are_calibrated():
 
 def test_a_version_without_the_rest_is_caught(monkeypatch):
     """Weights of the fills found alone, as a softmax over visited fills would have them."""
-    monkeypatch.setattr(filling._Rest, "mean", lambda rest, top: 0.0)
+    monkeypatch.setattr(filling._Found, "mass", lambda found, top: found.listed(top))
     template = "ag [MASK] [MASK] bh"
     found = _fill(template, "0.3*norm", None, passes=1)
     assert _distance(_law(MODEL, _texts(template), "0.3*norm"), found.fills) > 0.1
@@ -188,15 +258,6 @@ def test_templates_do_not_depend_on_each_other():
     assert several == [
         maskov.infill(MODEL, one).fills()[0] for one in ("ag [MASK] [MASK]", "[MASK] bh")
     ]
-
-
-def test_sets_of_a_mass_are_measured():
-    found = _fill("ag [MASK] [MASK] bh", "0.3*norm", None, passes=1)
-    assert found.mass_above(0.0) == pytest.approx(1, abs=1e-6)
-    assert found.mass_above(found.fills[0].probability) == 0
-    assert found.mass_above(found.fills[3].probability) == pytest.approx(
-        sum(one.probability for one in found.fills[:3]), abs=0.02
-    )
 
 
 @pytest.mark.parametrize("most", [2**15, 3])

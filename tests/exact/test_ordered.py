@@ -9,12 +9,13 @@ import torch
 from scipy import stats
 
 from maskov import Metropolis, Norm, Site, Span, parse_energy
+from maskov.constraints import ContainsWords
 from maskov.exact import all_chains, all_states, fresh_state
-from maskov.kernels import Draws
+from maskov.kernels import Draws, Mixture, Redraw
 from maskov.models.scorer import Scorer
 from maskov.moves import Resize
 from maskov.random import CounterRng
-from maskov.testing import check_energy, check_kernel, random_table
+from maskov.testing import check_energy, check_kernel, check_move, random_table
 from maskov.types import Sequences
 
 TEXTS = (
@@ -52,6 +53,28 @@ def test_blanks_of_a_template_are_normalised_given_the_rest(text):
     chains = all_chains(TABLE, 3, 3, frozen=(1, 2))
     total = (-parse_energy(text)(TABLE, chains.sequences)).exp().sum()
     assert abs(float(total) - 1) < 1e-12
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_draws_as_proposals(text):
+    law = parse_energy(text)
+    check_move(Redraw(law), TABLE, 3)
+    # The target knows log q of the current sequence, whatever its weight there is.
+    for target in (
+        law + 0.4 * Norm(),
+        0.5 * law,
+        Norm() + 0.3 * law + parse_energy("ordered(seed=9)"),
+    ):
+        redraw = Metropolis(target, Redraw(law), target_temperature=1.3)
+        check_kernel(Mixture((redraw, Metropolis(target, Site(), 1.3))), TABLE, 3)
+
+
+@pytest.mark.parametrize("text", ["ordered", "ordered(rule=confident)", "ordered(orders=2)"])
+def test_draws_as_proposals_under_constraints(text):
+    law = parse_energy(text)
+    redraw = Redraw(replace(law, constraints=(ContainsWords(("a",)),)))
+    # The part of the target is not drawn from: it knows nothing of constraints.
+    check_kernel(Metropolis(law + 0.4 * Norm(), redraw), TABLE, 3)
 
 
 @pytest.mark.parametrize("text", TEXTS)

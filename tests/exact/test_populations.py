@@ -11,19 +11,20 @@ import torch
 
 from maskov import Metropolis, Mixture, Norm, Raw, Site, Span, parse_energy
 from maskov.constraints import AllowedTokens, AvoidWords, ContainsWords, MaxChanges
-from maskov.diagnostics.populations import PopulationSummary
-from maskov.energies.base import Energy
-from maskov.energies.ordered import Ordered
+from maskov.diagnostics.populations import PopulationSummary, by_length
+from maskov.energies.base import Energy, Evaluation
+from maskov.energies.ordered import Drawn, Ordered
 from maskov.errors import InputError
 from maskov.exact import all_states, distribution, fresh_state
-from maskov.execution.loop import epoch, whole_epoch
-from maskov.kernels.population import Population, systematic
+from maskov.kernels.base import epoch, whole_epoch
+from maskov.kernels.population import Population, backward, systematic
 from maskov.models.builtin import TabularModel
 from maskov.models.scorer import Scorer
 from maskov.moves import MaskedConditional
-from maskov.random import CounterRng
+from maskov.random import CounterRng, Purpose
+from maskov.starts import Layout, draw_lengths
 from maskov.testing import random_table
-from maskov.tuning.path import choose_start, find_path, stretched
+from maskov.tuning.path import choose_start, find_path, stretched, with_path
 from maskov.types import Sequences
 
 TABLE = random_table(3, size=3, scale=1.0)
@@ -54,7 +55,7 @@ def _blank(first, count):
 
 
 def _run(kernel, count=POPULATIONS, seed=0, chains=None, scorer=SCORER):
-    """Return a summary of many populations, and their last states."""
+    """Return a summary of many populations, and their last chains."""
     rng, weights = CounterRng(seed), []
     if chains is None:
         chains = kernel.first(_blank(0, count * kernel.particles), scorer, rng)
@@ -63,8 +64,7 @@ def _run(kernel, count=POPULATIONS, seed=0, chains=None, scorer=SCORER):
         chains = whole_epoch(now, now.init(chains, scorer), scorer, rng)
         weights.append(chains.log_weight)
     parts = torch.stack(weights).numpy(), chains.replica.numpy(), chains.energy.numpy()
-    tokens = chains.tokens.view(-1, kernel.particles, chains.tokens.shape[1])
-    return PopulationSummary.of(*parts, kernel.particles), tokens
+    return PopulationSummary.of(*parts, kernel.particles), chains
 
 
 def _log_z(energy, temperature=1.0):
@@ -83,8 +83,9 @@ def _z_of(each, log_z):
     return (ratio.mean() - 1) / (ratio.std(ddof=1) / math.sqrt(len(ratio)))
 
 
-def _law_z(summary, tokens, energy, temperature, log_z):
+def _law_z(summary, last, energy, temperature, log_z):
     """Return the largest z of the weighted share of any state."""
+    tokens = last.tokens.view(*summary.ancestor.shape, 3)
     number = (tokens[:, :, None] == STATES).all(3).int().argmax(2)
     shares = torch.nn.functional.one_hot(number, len(STATES)).double().mean(1)
     weighted = shares * torch.from_numpy(np.exp(summary.log_z_each - log_z))[:, None]
@@ -108,10 +109,10 @@ TARGETS = {
 def test_z_is_unbiased_and_the_weighted_law_is_the_target(name):
     energy, temperature, start = TARGETS[name]
     kernel = Population(Metropolis(energy, Site(), temperature), start, PARTICLES, PATH, 2)
-    summary, tokens = _run(kernel)
+    summary, last = _run(kernel)
     truth = _log_z(energy, temperature)
     assert abs(_z(summary, truth)) < MOST_Z
-    assert _law_z(summary, tokens, energy, temperature, truth) < MOST_Z + 1
+    assert _law_z(summary, last, energy, temperature, truth) < MOST_Z + 1
 
 
 def test_moves_may_be_a_mixture():
@@ -128,7 +129,9 @@ def test_moves_may_be_a_mixture():
 )
 def test_under_constraints_z_is_that_of_the_sequences_that_meet_them(constraint, rule):
     move = Span(MaskedConditional(constraints=(constraint,)), sizes=(1, 2))
-    kernel = Population(Metropolis(Norm(), move, 0.8), Ordered(rule=rule), PARTICLES, PATH, 2)
+    # A part of the target that is drawn from without constraints is another one than the start.
+    energy = Norm() if rule is None else 0.5 * Ordered(rule=rule) + 0.4 * Norm()
+    kernel = Population(Metropolis(energy, move, 0.8), Ordered(rule=rule), PARTICLES, PATH, 2)
     reference = torch.zeros((4000 * PARTICLES, 3), dtype=torch.long)
     chains = replace(_blank(0, len(reference)), reference=reference)
     states = replace(fresh_state(STATES), reference=reference[: len(STATES)])
@@ -137,18 +140,85 @@ def test_under_constraints_z_is_that_of_the_sequences_that_meet_them(constraint,
     # The start adds up to 1 over them.
     inside = states.rows(meets.nonzero().flatten()).sequences
     assert abs(float((-kernel.start(TABLE, inside)).exp().sum()) - 1) < 1e-12
-    summary, tokens = _run(kernel, chains=kernel.first(chains, SCORER, CounterRng(1)))
+    summary, last = _run(kernel, chains=kernel.first(chains, SCORER, CounterRng(1)))
     inside = replace(inside, pass_cache=SCORER.cache(inside))
-    truth = float((-Norm()(TABLE, inside) / 0.8).logsumexp(0))
+    truth = float((-energy(TABLE, inside) / 0.8).logsumexp(0))
     assert abs(_z(summary, truth)) < MOST_Z
-    last = replace(chains, tokens=tokens.reshape(-1, 3)).sequences
-    assert move.conditional.possible(last, TABLE).all()
+    assert move.conditional.possible(last.sequences, TABLE).all()
+
+
+def test_z_of_every_length_is_unbiased_where_particles_have_several():
+    # Lengths are drawn evenly and kept; the target is exp(−E) over all of them.
+    model = random_table((2, 3), size=3)
+    layout = Layout.blank(model, draw_lengths(model, 2, 3, 4000 * PARTICLES, 0))
+    chains = layout.chains(model, range(len(layout.tokens)), 3)
+    kernel = Population(Metropolis(Raw(), Site(), 0.7), Ordered(), PARTICLES, PATH, 2)
+    scorer = Scorer(model)
+    chains = kernel.first(chains, scorer, CounterRng(1))
+    summary, last = _run(kernel, chains=chains, scorer=scorer)
+    lengths, truths = last.lengths.view(-1, PARTICLES), []
+    for length in (2, 3):
+        states = all_states(model, length)
+        given = Sequences(states, torch.full((len(states),), length))
+        given = replace(given, pass_cache=scorer.cache(given))
+        truths.append(float((-Raw()(model, given) / 0.7).logsumexp(0)))
+        share = (lengths == length).double().mean(1).numpy()
+        # Half of the particles begin at each length.
+        each = 2 * share * np.exp(summary.log_z_each - truths[-1])
+        assert abs((each.mean() - 1) / (each.std(ddof=1) / math.sqrt(len(each)))) < MOST_Z
+    assert abs(_z(summary, np.logaddexp(*truths) - math.log(2))) < MOST_Z
+    found = by_length(summary, lengths.flatten().numpy(), 2)
+    for one, truth in zip(found, truths, strict=True):
+        assert abs(one.log_z - truth) < MOST_Z * one.error < 0.2
 
 
 def test_the_target_that_is_the_start_has_log_z_of_exactly_zero():
     kernel = Population(Metropolis(Ordered(), Site()), Ordered(), PARTICLES, PATH, 2)
     summary, _ = _run(kernel, 5)
     assert np.allclose(summary.log_z_each, 0, atol=1e-12)
+
+
+@dataclass(frozen=True)
+class _Enumerated(Ordered):
+    """E_raw at T = 0.7: not normalised, but with exact draws, of all states at once."""
+
+    heat: float = 0.7
+
+    def evaluate(self, scorer, sequences, known=None, changed=None):
+        given = replace(sequences, pass_cache=scorer.cache(sequences))
+        value = Raw()(TABLE, given) / 0.7
+        cells = torch.zeros_like(sequences.tokens).double()
+        return Evaluation(value, cells, torch.zeros_like(sequences.lengths))
+
+    def draw(self, scorer, sequences, chain, step, rng):
+        law = distribution(TABLE, Raw(), STATES, self.heat)
+        index = rng.categorical(law.expand(len(chain), -1), chain, step, Purpose.TOKEN)
+        return Drawn(STATES[index], None, torch.zeros_like(chain))
+
+    def __str__(self):
+        return f"enumerated({self.heat})"
+
+
+def _back(heat=0.7, population=Population):
+    kernel = population(Metropolis(_Enumerated(heat=heat), Site()), Ordered(), PARTICLES, PATH, 2)
+    return backward(kernel)
+
+
+def test_populations_that_go_back_from_exact_draws_estimate_one_over_z():
+    kernel, truth = _back(), _log_z(Raw(), 0.7)
+    assert kernel.path == pytest.approx((0.4, 0.7, 1.0))
+    summary, last = _run(kernel)
+    assert abs(_z(summary, -truth)) < MOST_Z
+    assert _law_z(summary, last, Ordered(), 1.0, -truth) < MOST_Z + 1
+    # An upper bound, as an estimate that is unbiased for Z is a lower one.
+    assert -summary.log_z_each.mean() > truth + 3 * summary.log_z_each.std() / math.sqrt(
+        POPULATIONS
+    )
+
+
+def test_only_exact_draws_lead_back():
+    with pytest.raises(InputError, match="ordered"):
+        backward(Population(Metropolis(Norm()), Ordered(), PARTICLES, PATH))
 
 
 def test_errors_are_calibrated():
@@ -283,6 +353,12 @@ def test_wrong_weights_are_caught(wrong):
     assert abs(_z(_run(kernel)[0], _log_z(Raw(), 0.7))) > MOST_Z
 
 
+@pytest.mark.parametrize(("heat", "kind"), [(0.8, Population), (0.7, _AfterTheMove)])
+def test_wrong_ways_back_are_caught(heat, kind):
+    # Draws that are not quite those of the target; weights after the move.
+    assert abs(_z(_run(_back(heat, kind))[0], -_log_z(Raw(), 0.7))) > MOST_Z
+
+
 def test_a_path_that_populations_choose_by_their_own_weights_is_caught():
     # Each takes of two first steps the one along which its estimate is the higher one.
     kernel = Population(Metropolis(Raw(), Site(), 0.7), Ordered(), PARTICLES, PATH, 2)
@@ -326,6 +402,12 @@ def test_a_pilot_finds_a_path_that_rises_to_one_and_can_be_stretched():
     longer = stretched(path, 3 * len(path))
     assert longer[2::3] == pytest.approx(path)
     assert len(stretched(path, 2)) == 2
+
+
+def test_an_easy_path_still_gives_each_position_a_move():
+    kernel = Population(Metropolis(Ordered(), Site()), Ordered(), 32)
+    assert len(find_path(kernel, _blank(0, 32), SCORER, CounterRng(0)).path) == 1
+    assert len(with_path(kernel, _blank(0, 32), SCORER, CounterRng(0)).path) == 3
 
 
 @pytest.mark.parametrize(

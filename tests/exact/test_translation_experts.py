@@ -110,7 +110,7 @@ def test_sources_are_read_once_and_again_when_they_change(monkeypatch):
         twin, "read", lambda texts: calls.append(texts) or type(twin).read(twin, texts)
     )
     two = MODEL.given(SOURCES[:2])
-    for model in (two, two, two.in_precision(torch.float64), EVERY, EVERY):
+    for model in (two, two, two.in_precision("float64"), EVERY, EVERY):
         TWIN(model, _sequences(LINES[:2]))
     assert calls == [tuple(SOURCES[:2]), tuple(SOURCES)]
 

@@ -1,9 +1,7 @@
 """The page of the Yelp comparison, from toy files: scores, picks, what is refused."""
 
-import importlib.util
 import json
 import math
-from pathlib import Path
 
 import pytest
 import torch
@@ -31,7 +29,6 @@ class Evaluator:
             return "__label__positive"
         return "__label__negative" if "awful" in words else None
 """
-SHARED = Path(__file__).parents[3] / "shared"
 
 
 class Words:
@@ -128,15 +125,6 @@ def test_page_has_every_system_our_lines_and_the_figure(comparison):
     assert record["published"]["source"]["accuracy"]["value"] == 0
     assert record["published"]["human reference"]["reference_bleu"]["value"] == pytest.approx(100)
     assert record["ours"]["soft"]["setting"]["keep"] == 2
-    again = comparison / "out" / "README.md"
-    before = again.read_bytes()
-    run(comparison)
-    assert again.read_bytes() == before
-
-
-def test_one_chain_all_chains_last_and_lowest(comparison):
-    run(comparison)
-    record = json.loads((comparison / "out" / "scores.json").read_text())
     rows = {row["texts"]: row for row in record["picks"]}
     assert list(rows) == [
         "one chain, a plain sample",
@@ -165,24 +153,3 @@ def test_scores_by_hand():
     assert same.self_bleu.standard_error == pytest.approx(0, abs=1e-9)
     with pytest.raises(SystemExit, match="half 0: 1 rewritings of 5 lines"):
         scoring.score(scoring.Task(SOURCES), (["great"], SOURCES[1]), Words())
-
-
-@pytest.mark.skipif(not (SHARED / "tools" / "yelp_eval.py").is_file(), reason="no published files")
-def test_scores_are_those_of_the_published_tool():
-    data, tool = SHARED / "data" / "yelp", SHARED / "tools" / "yelp_eval.py"
-    spec = importlib.util.spec_from_file_location("tool", tool)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    task, evaluator = systems.read_task(data), scoring.Evaluator(tool, data)
-    texts = systems.read_published(data)["mix-and-match"]
-    found = scoring.score(task, texts, evaluator)
-    expected = module.scores(
-        module.Evaluator(data / "acc_yelp.bin"), texts, task.sources, task.references
-    )
-    assert expected == {
-        "accuracy": round(found.accuracy.value, 1),
-        "self_bleu": round(found.self_bleu.value, 1),
-        "ref_bleu": round(found.reference_bleu.value, 1),
-        "hamming": round(found.hamming, 2),
-        "same_length": round(found.same_length, 2),
-    }

@@ -1,7 +1,5 @@
 """Cells in several processes: each is done once, and comes to what one process makes of it."""
 
-from dataclasses import replace
-
 import pytest
 from experiments.lib import jobs
 from experiments.lib.cell import load_cell, run_cell
@@ -23,18 +21,6 @@ def test_processes_share_cells_and_change_nothing(context, again, tmp_path):
         for part in ("signature", "values", "epochs", "texts"):
             assert found[part] == expected[part]
     assert not (context.out / "locks").exists()
-
-
-def test_a_process_passes_over_what_cannot_be_done_and_what_another_has(context, monkeypatch):
-    impossible = replace(CELLS[0], length=(4, 10**6))
-    taken = []
-    monkeypatch.setattr(
-        jobs, "run_cell", lambda cell, _: taken.append(cell) or run_cell(cell, context)
-    )
-    with jobs._lock(CELLS[0], context), jobs._lock(CELLS[1], context):
-        jobs._run_all({impossible: "too long", **NAMED}, context)
-    assert taken == [impossible, CELLS[2]]
-    assert [load_cell(cell, context) is not None for cell in CELLS] == [False, False, True]
 
 
 @pytest.mark.parametrize("stop", [True, False], ids=["stopped", "left alone"])

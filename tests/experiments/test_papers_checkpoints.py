@@ -11,7 +11,6 @@ import pytest
 from experiments.__main__ import main
 from experiments.lib.context import CHECKPOINTS
 from experiments.lib.settings import SETTINGS
-from experiments.paper.registry import RESULTS
 
 from maskov.models import load
 from tiny_experiments import TINY
@@ -57,8 +56,9 @@ def reproduced(shelf, monkeypatch, capfd):
     return run
 
 
-def test_berts_and_the_judge_fill_the_tables_of_text(reproduced):
-    table = reproduced("table6")["table6"]
+def test_checkpoints_of_the_paper_fill_its_tables(reproduced):
+    found = reproduced("table6", "figure1")
+    table, figure = found["table6"], found["figure1"]
     assert table["complete"]
     used = {(role, one["name"]) for cell in table["cells"].values() if "models" in cell
             for role, one in cell["models"].items()}  # fmt: skip
@@ -67,26 +67,7 @@ def test_berts_and_the_judge_fill_the_tables_of_text(reproduced):
             if row["quantity"] == "perplexity"}  # fmt: skip
     assert {x for _, x in rows} == {"base", "large"}
     assert all(row["ours"] > 1 for row in rows.values())
-
-
-def test_mask_predicts_checkpoints_translate(reproduced):
-    figure = reproduced("figure1")["figure1"]
     assert figure["complete"]
     models = [cell["models"] for cell in figure["cells"].values()]
     assert all(one["de-en"]["name"] == CHECKPOINTS["de-en"][0] for one in models)
     assert all(cell["sentences"] == TINY.translation.sentences for cell in figure["cells"].values())
-
-
-@pytest.mark.slow
-def test_all_of_the_paper_but_its_missing_autoregressive_model(reproduced, monkeypatch, tmp_path):
-    monkeypatch.setenv("MASKOV_MODELS", str(tmp_path / "none"))
-    found = reproduced("all")
-    assert set(found) == set(RESULTS)
-    missing = {name: one["missing"] for name, one in found.items() if one["missing"]}
-    assert missing == {
-        "table5": [
-            f"{row}, {data}"
-            for row in ("autoregressive model", "autoregressive model, greedy")
-            for data in SETTINGS["paper"].sets
-        ]
-    }

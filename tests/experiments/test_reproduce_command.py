@@ -56,18 +56,6 @@ def test_one_result_is_written_in_every_form_and_found_again(call, context):
     assert (context.out / "figure1.json").read_bytes() == before
 
 
-@pytest.mark.slow
-def test_table5_and_table4_draw_their_bars(call, context):
-    for name in ("table5", "table4"):
-        code, _, err = call(name, "--quick", "--out", context.out, "--data", context.data)
-        assert code == 0, err
-        found = json.loads((context.out / f"{name}.json").read_text())
-        assert found["complete"]
-        assert all(row["ours"] is not None for row in found["comparison"])
-        assert (context.out / f"{name}.png").exists()
-    assert "for 3 of 3 sentences" in (context.out / "table4.md").read_text()
-
-
 def test_ratings_come_from_a_study_of_the_texts_that_were_written(call, context, tmp_path):
     words = ["table6", "--quick", "--out", context.out]
     assert call(*words)[0] == 0
@@ -114,35 +102,26 @@ def test_all_leaves_out_what_has_no_model_and_says_why(call, context, monkeypatc
     assert len(json.loads((context.out / "acceptance.json").read_text())["cells"]) == 3
 
 
-TITLE = "trained in another way"
-
-
-def test_another_translation_model_has_a_title_and_a_record(call, context, tmp_path):
-    log = tmp_path / "log.json"
-    log.write_text(json.dumps({"device": "cpu", "log": [{"step": 3}]}))
-    words = ["figure1", "--quick", "--out", tmp_path / "one", "--data", context.data]
-    assert call(*words, "--title", TITLE, "--training", log)[0] == 0
-    training = json.loads((tmp_path / "one" / "training.json").read_text())
-    assert training["title"] == TITLE
-    assert training["log"] == [{"step": 3}]
-    found = json.loads((tmp_path / "one" / "figure1.json").read_text())
-    models = {cell["models"]["de-en"]["fingerprint"] for cell in found["cells"].values()}
-    assert models == {training["fingerprint"]}
-
-
-def test_smoothing_is_removed_from_the_translation_model(call, context, tmp_path):
+def test_another_translation_model_has_a_title_a_record_and_its_smoothing_removed(
+    call, context, tmp_path
+):
     words = ["figure1", "--quick", "--out", context.out, "--data", context.data]
     assert call(*words)[0] == 0
     before = json.loads((context.out / "figure1.json").read_text())
-    words += ["--remove-smoothing", "0.1", "--title", TITLE]
-    assert call(*words)[0] == 0
+    log = tmp_path / "log.json"
+    log.write_text(json.dumps({"device": "cpu", "log": [{"step": 3}]}))
+    other = ("--title", "trained in another way", "--training", log, "--remove-smoothing", "0.1")
+    assert call(*words, *other)[0] == 0
+    training = json.loads((context.out / "training.json").read_text())
+    assert (training["title"], training["log"]) == (other[1], [{"step": 3}])
+    assert training["remove_smoothing"] == 0.1
     found = json.loads((context.out / "figure1.json").read_text())
     assert found["complete"]
     for label, cell in found["cells"].items():
         assert cell["key"] != before["cells"][label]["key"]
         assert cell["models"]["de-en"]["remove_smoothing"] == 0.1
+        assert cell["models"]["de-en"]["fingerprint"] == training["fingerprint"]
         assert "|remove-smoothing:0.1|" in cell["signature"]
-    assert json.loads((context.out / "training.json").read_text())["remove_smoothing"] == 0.1
 
 
 def test_list_says_what_there_is_without_loading_anything(call):

@@ -12,7 +12,12 @@ from experiments.studies.lengths.systems import BASELINE, all_systems, twin_ener
 from maskov.translation.methods import TranslationMethod
 from tiny_translation import SOURCES, save
 
-CHOSEN = ["mask-predict", BASELINE, "MH, sampled length", "MH, sampled length, MBR over chains"]
+TWIN = "MH, sampled length, with the twin"
+SYSTEMS = [
+    "mask-predict", BASELINE, "MH, sampled length, MBR over chains", "autoregressive, greedy",
+    f"{BASELINE}, chosen with the twin", TWIN, f"{TWIN}, lowest of all chains",
+    f"{TWIN}, from its translation",
+]  # fmt: skip
 
 
 @pytest.fixture
@@ -38,52 +43,34 @@ def test_systems_and_their_comparison(words, tmp_path, monkeypatch):
 
     real = lengths.run_method
     monkeypatch.setattr(lengths, "run_method", counted)
-    main([*words, "--systems", *CHOSEN[:3]])
-    assert len(calls) == 3
-    main([*words, "--systems", *CHOSEN, "autoregressive, greedy"])
-    assert len(calls) == 4  # what is there is not run again
+    main([*words, "--systems", *SYSTEMS[:2]])
+    assert len(calls) == 2
+    main([*words, "--systems", *SYSTEMS])
+    assert len(calls) == 6  # systems share runs, and what is there is not run again
     found = json.loads((tmp_path / "out" / "lengths.json").read_text())
     assert found["too_long"] == 1
-    for name, row in found["rows"].items():
-        assert row["sentences"] == len(SOURCES) + 1
-        assert row["energy_norm"] > 0
-        assert row["predicted_length"] > 0
-        assert ("against_baseline" in row) is (name != BASELINE)
-        texts = (tmp_path / "out" / "texts").glob("*.txt")
-        assert all(len(file.read_text().split("\n")) == len(SOURCES) + 2 for file in texts)
-    page = (tmp_path / "out" / "README.md").read_text()
-    assert all(f"| {name} |" in page for name in (*CHOSEN, "autoregressive, greedy"))
-    with pytest.raises(SystemExit):
-        main([*words, "--seed", "1"])
-
-
-def test_the_target_with_the_twin_is_shown_for_every_system(words, tmp_path):
-    twin = "MH, sampled length, with the twin"
-    started = f"{twin}, from its translation"
-    chosen = [
-        BASELINE, f"{BASELINE}, chosen with the twin", twin, f"{twin}, lowest of all chains",
-        "autoregressive, greedy", started,
-    ]  # fmt: skip
-    main([*words, "--systems", *chosen])
-    rows = json.loads((tmp_path / "out" / "lengths.json").read_text())["rows"]
-    folder = words[words.index("--twin") + 1]
-    energy = twin_energy(folder)
+    rows, energy = found["rows"], twin_energy(words[words.index("--twin") + 1])
     totals = {name: mean_energy(row, energy) for name, row in rows.items()}
     for name, row in rows.items():
-        assert row["autoregressive"] > 0
-        assert row["target"] == (energy if name.startswith("MH") else None)
+        assert row["sentences"] == len(SOURCES) + 1
+        assert row["predicted_length"] > 0
+        assert ("against_baseline" in row) is (name != BASELINE)
+        assert TWIN not in name or row["target"] == energy
         assert totals[name] == pytest.approx(row["energy_norm"] + 0.5 * row["autoregressive"])
-    assert rows[started]["method"]["start"] == "autoregressive"
+    for file in (tmp_path / "out" / "texts").glob("*.txt"):
+        assert len(file.read_text().split("\n")) == len(SOURCES) + 2
+    assert rows[SYSTEMS[-1]]["method"]["start"] == "autoregressive"
     # The choice by the target is the lowest of what there is to choose from.
-    assert totals[chosen[1]] <= totals[BASELINE]
-    assert totals[f"{twin}, lowest of all chains"] <= totals[twin]
+    assert totals[f"{BASELINE}, chosen with the twin"] <= totals[BASELINE]
+    assert totals[f"{TWIN}, lowest of all chains"] <= totals[TWIN]
     page = (tmp_path / "out" / "README.md").read_text()
-    (line,) = [line for line in page.splitlines() if line.startswith(f"| {twin} |")]
-    own, _, shown = line.split(" | ")[5:8]
-    assert own == shown.strip("*") == f"{totals[twin]:.2f}"
+    lines = {line.split(" | ")[0][2:]: line.split(" | ") for line in page.splitlines()}
+    assert lines.keys() >= set(SYSTEMS)
+    assert lines[TWIN][5] == lines[TWIN][7].strip("*") == f"{totals[TWIN]:.2f}"
     best = min(totals, key=totals.__getitem__)
-    (line,) = [line for line in page.splitlines() if line.startswith(f"| {best} |")]
-    assert line.split(" | ")[7] == f"**{totals[best]:.2f}**"
+    assert lines[best][7] == f"**{totals[best]:.2f}**"
+    with pytest.raises(SystemExit):
+        main([*words, "--seed", "1"])
 
 
 def test_the_papers_settings_are_written_out():

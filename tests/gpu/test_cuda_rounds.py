@@ -65,7 +65,7 @@ def test_the_same_chains_as_on_a_cpu(sizes, nearest):
 def test_a_stopped_run_goes_on_to_the_same_bytes(tmp_path, precision, sizes):
     model, kernel = untrained("cuda"), _kernel(Raw(), sizes, 2)
     if precision == "bfloat16":
-        model = model.in_precision(torch.bfloat16)
+        model = model.in_precision("bfloat16")
         model.precision = precision
     settings = {"schedule": Schedule(epochs=8), "chains": 30, "length": (4, 20), "seed": 3}
     whole = sample(model, kernel, out=tmp_path / "whole", **settings)

@@ -53,7 +53,10 @@ MUTANTS = [
     ("energies/ordered.py", "stays = free & (old < first)", "stays = free & (old <= first)",
      ORDERED),
     # kernels
+    ("kernels/draws.py", "log_q_reverse=-old", "log_q_reverse=-found.value", ORDERED),
     ("kernels/population.py", "weights[place] += 1 - share", "weights[place] += 1", POPULATIONS),
+    ("kernels/population.py", "start=target.energy, path=path", "path=path", POPULATIONS),
+    ("diagnostics/populations.py", "math.log(count * share)", "math.log(share)", POPULATIONS),
     ("kernels/population.py", "step=chains.step + 1)", "step=chains.step)", POPULATIONS),
     ("kernels/base.py", "(log_q_reverse - log_q_forward)",
      "(log_q_forward - log_q_reverse)", PARTS),
@@ -91,6 +94,11 @@ MUTANTS = [
      "models/test_experts_refused.py"),
     ("random.py", "_on_cpu(chain, step, where, self.seed, int(purpose))",
      "_on_cpu(chain, step, where, self.seed, 1)", "unit/test_random.py"),
+    # networks of any class
+    ("models/huggingface.py", "torch.cat([logits[:, :1], logits[:, :-1]], 1)", "logits",
+     "models/test_any_network.py"),
+    ("models/huggingface.py", "torch.cat(parts)[where.argsort()]", "torch.cat(parts)",
+     "models/test_any_network.py"),
 ]  # fmt: skip
 
 

@@ -25,6 +25,7 @@ from maskov.execution.site_rounds import SiteRounds
 from maskov.execution.window_rounds import WindowRounds
 from maskov.moves import Site, Span
 from small import tiny_bert
+from tiny_translation import SOURCES, conditional
 
 MODEL = tiny_bert("red green blue white black")
 COOLING = Schedule(epochs=4, target_temperature=LinearSchedule(1.5, rate=0.2, floor=0.8))
@@ -33,6 +34,8 @@ TEMPLATES = ["red [MASK] blue [MASK] [MASK] red", "[MASK] green", "red blue [MAS
 DECISIONS = ("accepted", "novel", "proposed_novel", "steps", "irreversible", "tokens", "rejected")
 HOT, CUT = MaskedConditional(temperature=1.4), MaskedConditional(top_k=2)
 LENGTHS = {"chains": 9, "length": (2, 8)}
+# Each chain reads its own source.
+READ = {"model": conditional().given(SOURCES), "chains": 2, "lengths": "drawn"}
 
 SITES = {
     "raw": (Raw(), Site(HOT), 0, LENGTHS),
@@ -42,6 +45,8 @@ SITES = {
     "early tests": (Norm(), Site(HOT), (1, 3), LENGTHS),
     "frozen": (Norm(), Site(HOT), 1, {"chains": 4, "templates": TEMPLATES}),
     "no way back": (Raw(), Site(CUT), 0, {"chains": 4, "texts": TEXTS}),
+    "translations": (Norm(), Site(HOT), 0, READ),
+    "translations, early test": (Raw(), Site(HOT), 2, READ),
 }
 WINDOWS = {
     "raw": (Raw(), Span(HOT), 2, LENGTHS),
@@ -50,6 +55,7 @@ WINDOWS = {
     "of all": (Norm(), Span(HOT, sizes=(20,)), 2, {"chains": 9, "length": (1, 8)}),
     "frozen": (Norm(), Span(HOT, sizes=(1, 2, 3)), 1, {"chains": 4, "templates": TEMPLATES}),
     "no way back": (Raw(), Span(MaskedConditional(top_k=3)), 0, {"chains": 4, "texts": TEXTS}),
+    "translations": (Norm(), Span(HOT, (1, 2, 3)), 2, READ),
 }
 ENGINES = {
     SiteRounds: (SITES, [{}, {"slots": 3}, {"resident": 5, "slots": 2}]),
@@ -63,15 +69,16 @@ CASES = [
     pytest.param(engine, moves[name], way, id=f"{engine.__name__}-{name}-{way}")
     for engine, (moves, ways) in ENGINES.items()
     for number, name in enumerate(moves)
-    # One move in every way, the others in one of them in turn.
-    for way in (ways if name == "norm" else [ways[number % len(ways)]])
+    # Some in every way, the others in one of them in turn.
+    for way in (ways if name in ("norm", "translations") else [ways[number % len(ways)]])
 ]
 
 
 def _sampled(move, **way):
     energy, move, nearest, inputs = move
     kernel = Metropolis(energy, move, delayed=DelayedAcceptance(nearest))
-    return sample(MODEL, kernel, COOLING, seed=2, thin=1, **inputs, **way)
+    settings = {"model": MODEL, "seed": 2, "thin": 1, **inputs, **way}
+    return sample(kernel=kernel, schedule=COOLING, **settings)
 
 
 @cache

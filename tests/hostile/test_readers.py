@@ -50,14 +50,13 @@ def _run_folder(home: Path, runs, name: str) -> Reader:
     if name != "checkpoint":
         # A wrong entry can show in another: with another seed, the lengths do not fit.
         return Reader(copy / name, lambda: _read_run(copy), [copy, "'inputs'", "'config"])
-    file = sorted((copy / "checkpoints").iterdir())[-1]
+    file = sorted(copy.glob("checkpoints/*.checkpoint"))[-1]
     body, sealed = home / "body", file.read_bytes()
     body.write_bytes(sealed[START:])
 
     def read() -> None:
         """With a right hash over wrong bytes, as only somebody who means harm would write it."""
         file.write_bytes(seal(body.read_bytes()))
-        assert Run.open(copy).store.closed in range(EPOCHS + 1)
         with or_refused(ValueError, naming=[""]):
             state = unpack(body.read_bytes())
             assert unpack(pack(state)).epoch == state.epoch

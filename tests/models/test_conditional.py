@@ -72,25 +72,19 @@ def test_mixed_passes_are_those_of_one_by_one(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_sources_too_large_to_keep_are_read_all_the_same(kind, monkeypatch):
+def test_other_ways_to_the_same_passes(kind, monkeypatch):
+    """A mask of one place; and sources too large to keep, not all of them, and in no order."""
     kept = KINDS[kind].given(SOURCES)
     monkeypatch.setattr("maskov.models.conditional._CPU_KEPT", 0)
     unkept = KINDS[kind].given(SOURCES)
     assert (kept.packs, unkept.packs) == (True, False)
     tokens, lengths, place, source = passes(seed=7)
-    # Not all sources, and in no order.
     source = 3 - source % 2 * 2
-    found = unkept.hidden_at(tokens, lengths, place, source)
-    assert (found - kept.hidden_at(tokens, lengths, place, source)).abs().max() < CLOSE
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_one_place_alone_is_the_same_as_a_mask_of_one(kind):
-    model = KINDS[kind].given(SOURCES)
-    tokens, lengths, place, source = passes(seed=1)
+    found = kept.hidden_at(tokens, lengths, place, source)
+    assert (found - unkept.hidden_at(tokens, lengths, place, source)).abs().max() < CLOSE
     masked = torch.arange(tokens.shape[1]) == place[:, None]
-    whole = model.hidden(Queries(tokens, lengths, masked, source))
-    assert (whole - model.hidden_at(tokens, lengths, place, source)).abs().max() < CLOSE
+    whole = kept.hidden(Queries(tokens, lengths, masked, source))
+    assert (found - whole).abs().max() < CLOSE
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -235,7 +229,7 @@ def test_drawn_lengths_follow_their_distribution():
 
 def test_coarse_passes_keep_the_head_and_shift_energies_a_little():
     model = conditional(dtype=torch.float32)
-    coarse = model.in_precision(torch.bfloat16)
+    coarse = model.in_precision("bfloat16")
     assert (coarse.exact, coarse.precision) == (model, "bfloat16")
     assert coarse.encoder.network.embedding.tokens.dtype == torch.bfloat16
     assert model.encoder.network.embedding.tokens.dtype == torch.float32
@@ -252,12 +246,12 @@ def test_coarse_passes_keep_the_head_and_shift_energies_a_little():
     shift = (energies(rounded, tokens, lengths, source) - exact).abs()
     assert 1e-4 < shift.mean() < 0.2 * exact.abs().mean()
     # Given its sources first, it is the same.
-    again = energies(given.in_precision(torch.bfloat16), tokens, lengths, source)
+    again = energies(given.in_precision("bfloat16"), tokens, lengths, source)
     assert torch.equal(again, energies(rounded, tokens, lengths, source))
 
 
 def test_a_coarse_run_says_how_far_energies_move():
-    coarse = conditional(dtype=torch.float32).in_precision(torch.bfloat16)
+    coarse = conditional(dtype=torch.float32).in_precision("bfloat16")
     from maskov.translation.api import run_method
 
     run = run_method(coarse.given(SOURCES), TranslationMethod("mh", epochs=2))
@@ -270,7 +264,7 @@ def test_the_fingerprint_is_of_weights_and_words_and_not_of_sources():
     whole = MODEL.fingerprint()
     assert conditional().fingerprint() == whole
     assert MODEL.given(SOURCES).fingerprint() == MODEL.given(["red"]).fingerprint() == whole
-    assert MODEL.in_precision(torch.bfloat16).fingerprint() == whole
+    assert MODEL.in_precision("bfloat16").fingerprint() == whole
     for name in ("words.weight", "decoder.1.cross.out.bias", "lengths.weight"):
         changed = network()
         changed.get_parameter(name).data.view(-1)[3] += 1e-12
@@ -281,41 +275,33 @@ def test_the_fingerprint_is_of_weights_and_words_and_not_of_sources():
 
 
 def test_given_sources_leave_the_model_as_it_was():
-    model = conditional()
+    plain = network().train().requires_grad_(True)
+    model = ConditionalModel(plain, tokenizer(), "tiny")
     before = copy.deepcopy(model.network.state_dict())
-    assert model.given(SOURCES) is not model
+    given = model.given(SOURCES)
     assert model.sources is None
     assert all(torch.equal(before[name], x) for name, x in model.network.state_dict().items())
+    # A network in training is put to rest.
+    assert not given.hidden_at(*passes()).requires_grad
+    assert not given.sources.states.requires_grad
 
 
-def test_a_network_in_training_is_put_to_rest():
-    plain = network().train().requires_grad_(True)
-    model = ConditionalModel(plain, tokenizer(), "tiny").given(SOURCES)
-    tokens, lengths, place, source = passes()
-    assert not model.hidden_at(tokens, lengths, place, source).requires_grad
-    assert not model.sources.states.requires_grad
-
-
-# What is refused.
-
-
-def test_a_causal_network_has_no_masked_conditionals():
-    with pytest.raises(ModelError, match="'tiny' is autoregressive"):
-        ConditionalModel(network(causal=True), tokenizer(), "tiny")
-
-
-def test_without_sources_nothing_can_be_asked():
+def test_what_is_refused():
     tokens, lengths, place, source = passes()
     masked = torch.arange(tokens.shape[1]) == place[:, None]
-    for ask in (
-        lambda: MODEL.hidden_at(tokens, lengths, place, source),
-        lambda: MODEL.hidden(Queries(tokens, lengths, masked, source)),
-        lambda: MODEL.given(SOURCES).hidden_at(tokens, lengths, place),
+    for ask, said in (
+        (lambda: MODEL.hidden_at(tokens, lengths, place, source), "give sources"),
+        (lambda: MODEL.hidden(Queries(tokens, lengths, masked, source)), "give sources"),
+        (lambda: MODEL.given(SOURCES).hidden_at(tokens, lengths, place), "give sources"),
+        (lambda: MODEL.given([]), "nothing to translate"),
+        (lambda: MODEL.given(["red", "  "]), "line 2 is empty"),
+        (lambda: translate(MODEL, ["red", "", "red \ud800 blue"]), "line 3 is not UTF-8"),
+        (lambda: translate(MODEL, ["red", "", "\udcff"]), "line 3 is not UTF-8"),
     ):
-        with pytest.raises(InputError, match="give sources"):
+        with pytest.raises(InputError, match=said):
             ask()
-    with pytest.raises(InputError, match="nothing to translate"):
-        MODEL.given([])
+    with pytest.raises(ModelError, match="'tiny' is autoregressive"):
+        ConditionalModel(network(causal=True), tokenizer(), "tiny")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -329,14 +315,6 @@ def test_a_source_that_is_too_long_is_named_by_its_line(kind):
         model.given(["red", f"{longest} red"], lines=[2, 7])
     with pytest.raises(InputError, match=r"^line 4 has"):
         translate(model, ["red", "", " \t", f"{longest} red"])
-
-
-def test_broken_and_empty_texts_are_named_by_their_line():
-    for text in ("red \ud800 blue", "\udcff"):
-        with pytest.raises(InputError, match="line 3 is not UTF-8"):
-            translate(MODEL, ["red", "", text])
-    with pytest.raises(InputError, match="line 2 is empty"):
-        MODEL.given(["red", "  "])
 
 
 def test_unknown_words_can_be_read_but_are_never_written():

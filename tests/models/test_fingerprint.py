@@ -10,9 +10,6 @@ from safetensors.torch import load_file, save_file
 import maskov
 import tiny_models
 import tiny_translation
-from maskov import Metropolis, RunError, Schedule
-from maskov.config import ModelSource
-from maskov.errors import Interrupted
 from small import random_table, tiny_bert
 
 TEXT = " the cat sat"
@@ -100,19 +97,6 @@ def test_each_part_matters(name, before, copy):
     assert _load(copy).fingerprint() != before[0]
     if name in SEEN:
         assert abs(_energy(copy) - before[1]) > 1e-3
-
-
-@pytest.mark.parametrize("name", ["frame", "forbidden", "mask"])
-def test_a_run_is_not_continued_with_another_target(name, copy, tmp_path):
-    left = iter(range(10**9))
-    with pytest.raises(Interrupted):
-        maskov.sample(
-            _load(copy), Metropolis(maskov.Raw()), Schedule(epochs=5), chains=2, length=4,
-            out=tmp_path / "run", source=ModelSource(str(copy)), stop=lambda: next(left) > 20,
-        )  # fmt: skip
-    CHANGES[name](copy)
-    with pytest.raises(RunError, match="not the one this run began with"):
-        maskov.resume(tmp_path / "run")
 
 
 @pytest.mark.parametrize("family", ["bert", "roberta", "xlm-roberta", "esm"])

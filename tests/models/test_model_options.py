@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import maskov
-from maskov import Metropolis, Norm, Raw, RunError, Schedule, Site, Span, TranslationMethod, Workers
+from maskov import Metropolis, Norm, Raw, RunError, Schedule, Site, Span, Workers
 from maskov.config import ModelSource
 from maskov.errors import Interrupted
 from maskov.scoring import score_texts
@@ -85,20 +85,6 @@ def test_a_run_is_not_continued_under_another_value(name, folder, tmp_path):
         maskov.resume(tmp_path / "run", device="cpu")
 
 
-def test_translations_stopped_and_resumed_are_the_same_to_the_byte(translator, tmp_path):
-    method = TranslationMethod("mh", energy="norm", epochs=2, pick="lowest")
-    smooth, named = f"{translator}(remove_smoothing=0.1)", {"device": "cpu", "seed": 4}
-    whole = maskov.translate(smooth, SOURCES, method, out=tmp_path / "whole", **named)
-    with pytest.raises(Interrupted):
-        maskov.translate(
-            smooth, SOURCES, method, out=tmp_path / "run", **_stopped(), **named
-        )  # fmt: skip
-    maskov.resume(tmp_path / "run", device="cpu")
-    assert files(tmp_path / "run") == files(tmp_path / "whole")
-    plain = maskov.translate(translator, SOURCES, method, device="cpu", seed=4)
-    assert [one.energy_norm for one in plain] != [one.energy_norm for one in whole]
-
-
 @pytest.mark.parametrize("name", OPTIONS)
 def test_commands(name, call, folder, tmp_path):
     value = OPTIONS[name][0]
@@ -123,12 +109,6 @@ def test_commands(name, call, folder, tmp_path):
     code, _, err = call("score", SECOND, "-e", "autoregressive", *model)
     assert code == 2
     assert f"has no '{name}'" in err
-
-
-def test_a_prefix_that_nothing_reads_is_refused(call):
-    code, _, err = call("sample", "--model", f"counterexample(prefix='{TEXT}')", "--length", 2)
-    assert code == 2
-    assert "drop the prefix" in err
 
 
 def test_translations_without_smoothing(call, folder, translator, tmp_path):

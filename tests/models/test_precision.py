@@ -20,7 +20,7 @@ def test_bfloat16_is_near_and_its_scores_are_single(served):
         model.encoder = None
     if served == "its own forward":
         model.head = None
-    coarse = model.in_precision(torch.bfloat16)
+    coarse = model.in_precision("bfloat16")
     assert coarse.exact is model
     assert coarse.precision == "bfloat16"
     assert coarse.fingerprint() == model.fingerprint()
@@ -40,7 +40,7 @@ def test_bfloat16_is_near_and_its_scores_are_single(served):
 def test_passes_that_mask_several_positions_are_as_coarse_as_the_others():
     """Energies of groups add passes of both kinds up: they must be of one network."""
     model = tiny_bert("red green blue white black", torch.float32)
-    coarse, state = model.in_precision(torch.bfloat16), random_state(model, 6, 7)
+    coarse, state = model.in_precision("bfloat16"), random_state(model, 6, 7)
     lengths = torch.tensor([7, 3, 5, 7, 1, 2])
     masked = inside(lengths, 7) & (torch.arange(7) % 3 == torch.arange(6)[:, None] % 3)
     masked[:, 0] |= ~masked.any(1)

@@ -5,8 +5,9 @@ import torch
 
 import maskov
 from maskov import Norm
+from maskov.config import ModelSource
 from maskov.errors import InputError
-from maskov.models.base import Queries
+from maskov.models.base import Queries, adapted
 from maskov.models.packed import PickledModel
 from maskov.models.scorer import Scorer
 from maskov.scoring import score_texts
@@ -56,43 +57,25 @@ def test_conditionals_are_those_of_the_whole_text(family, precision, tmp_path):
         torch.testing.assert_close(found, wanted, **close)
 
 
-def test_terms_are_those_of_the_same_positions():
-    (own,) = score_texts(PREFIXED, ["green white red"], Norm())
-    (whole,) = score_texts(MODEL, [f"{PREFIX} green white red"], Norm())
-    (bare,) = score_texts(MODEL, ["green white red"], Norm())
-    assert own.terms == pytest.approx(whole.terms[2:], abs=1e-12)
-    assert own.terms != pytest.approx(bare.terms, abs=1e-3)
-    assert own.tokens == ["green", "white", "red"]
-
-
-def test_the_fingerprint_is_that_of_the_prefix_too():
+def test_the_prefix_is_part_of_what_a_model_is():
     models = [MODEL, PREFIXED, MODEL.with_prefix("blue red")]
     assert len({model.fingerprint() for model in models}) == 3
-    assert PREFIXED.fingerprint() == MODEL.with_prefix(PREFIX).fingerprint()
-    # Whichever comes first, the prefix or the precision.
-    coarse = [
-        MODEL.in_precision(torch.bfloat16).with_prefix(PREFIX),
-        PREFIXED.in_precision(torch.bfloat16),
-    ]
-    for model in coarse:
-        assert model.fingerprint() == PREFIXED.fingerprint()
-        assert model.exact.prefix == model.prefix == PREFIX
-
-
-@pytest.mark.parametrize("coarse", [False, True])
-def test_a_model_that_is_sent_elsewhere_keeps_its_prefix(coarse):
-    model = PREFIXED.in_precision(torch.bfloat16) if coarse else PREFIXED
-    there = PickledModel.of(model).unpack(torch.device("cpu"))
-    assert (there.prefix, there.fingerprint()) == (PREFIX, PREFIXED.fingerprint())
-    found, wanted = (score_texts(one, ["green white"], Norm())[0].terms for one in (there, model))
-    assert found == wanted
+    # Whichever comes first, the prefix or the precision; and in another process.
+    low = PREFIXED.in_precision("bfloat16")
+    for model in (PREFIXED, low, MODEL.in_precision("bfloat16").with_prefix(PREFIX)):
+        there = PickledModel.of(model).unpack(torch.device("cpu"))
+        for one in (model, there):
+            assert one.fingerprint() == PREFIXED.fingerprint()
+            assert (one.exact or one).source.prefix == one.source.prefix == PREFIX
+        found, wanted = (score_texts(one, ["green"], Norm())[0].terms for one in (there, model))
+        assert found == wanted
 
 
 def test_refusals(tmp_path):
-    with pytest.raises(InputError, match="reads no prefix"):
+    with pytest.raises(InputError, match="drop prefix"):
         maskov.load("counterexample", "cpu", prefix="red")
-    with pytest.raises(InputError, match="reads no prefix"):
-        conditional().with_prefix("red")
+    with pytest.raises(InputError, match="drop prefix"):
+        adapted(conditional(), ModelSource("tiny", prefix="red"), "float64")
     for text in ("", "  ", "purple", "red [MASK]", "[SEP]"):
         with pytest.raises(InputError, match="has no words, or some"):
             MODEL.with_prefix(text)

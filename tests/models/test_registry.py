@@ -57,36 +57,26 @@ def test_shipped_models_are_described(root):
     assert small.quality == {"held-out single-mask log-loss": 2.0, "accuracy": 0.5}
     assert shipped.folder_of("wiki-small") == root / "wiki-small"
     assert (shipped.default_model(), shipped.default_judge()) == ("wiki-small", "wiki-judge")
-
-
-def test_no_path_is_a_name(root):
+    # No path is a name.
     for name in ("none", "", ".", "../pretrained/wiki-small", str(root / "wiki-small")):
         assert shipped.folder_of(name) is None
         assert shipped.source_of(name, "masked") == name
 
 
-def test_without_shipped_models_the_stand_in_is_the_default(nothing):
+def test_the_default_is_the_stand_in_unless_a_shipped_model_is_marked(nothing):
     assert shipped.shipped() == []
     assert shipped.folder_of("wiki-small") is None
-    assert (shipped.default_model(), shipped.default_judge()) == ("untrained", None)
-
-
-def test_one_that_is_not_marked_is_no_default(nothing):
     (nothing / "wiki-other").mkdir(parents=True)
     describe(nothing / "wiki-other", kind="masked")
     assert [model.name for model in shipped.shipped()] == ["wiki-other"]
-    assert shipped.default_model() == "untrained"
+    assert (shipped.default_model(), shipped.default_judge()) == ("untrained", None)
 
 
-def test_a_masked_model_loads_by_its_name(root):
+def test_models_load_by_their_names(root):
     model = maskov.load("wiki-small", "cpu")
     folder = maskov.load(root / "wiki-small", "cpu")
-    assert model.name == "wiki-small"
+    assert (model.name, folder.name) == ("wiki-small", str(root / "wiki-small"))
     assert model.fingerprint() == folder.fingerprint()
-    assert folder.name == str(root / "wiki-small")
-
-
-def test_a_causal_model_loads_by_its_name(root):
     energy = maskov.Autoregressive("wiki-judge")
     folder = maskov.Autoregressive(str(root / "wiki-judge"))
     assert str(energy) == "autoregressive(wiki-judge)"
@@ -169,10 +159,3 @@ def test_the_command_lists_them(root, call):
     out = call("models")[1]
     assert "wiki-small (default)" in out
     assert "22.9 MiB" in out
-
-
-def test_the_judge_that_comes_with_the_package_is_the_default(root, call, tmp_path):
-    (tmp_path / "texts.txt").write_text("the cat sat\na dog ran\n")
-    code, out, _ = call("evaluate", str(tmp_path / "texts.txt"), "--json")
-    assert code == 0
-    assert json.loads(out)["signature"].startswith("judge:wiki-judge#")

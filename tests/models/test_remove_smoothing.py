@@ -115,10 +115,10 @@ def test_all_scores_and_single_ones_agree(family, tmp_path, monkeypatch):
 def test_off_is_the_model_itself():
     for model in (tiny_bert(WORDS), conditional().given(SOURCES)):
         assert model.without_smoothing(0) is model
-        assert model.remove_smoothing == 0
+        assert model.source.remove_smoothing == 0
         hidden = _hidden(model, model.encode("red blue"))
         tokens = torch.tensor([7, 8])
-        assert torch.equal(model.logits(hidden), model.trained_logits(hidden))
+        assert torch.equal(model.logits(hidden), model.head.logits(hidden))
         assert torch.equal(model.logit_of(hidden, tokens), model.head.logit_of(hidden, tokens))
     masked = tiny_bert(WORDS)
     assert masked.fingerprint() == fingerprint(
@@ -137,20 +137,20 @@ def test_it_is_part_of_what_a_model_is(kind):
     assert len(prints) == 3
     # Whichever comes first, the precision, the sources or this.
     coarse = [
-        plain.in_precision(torch.bfloat16).without_smoothing(SHARE),
-        model.in_precision(torch.bfloat16),
+        plain.in_precision("bfloat16").without_smoothing(SHARE),
+        model.in_precision("bfloat16"),
     ]
     if kind == "translation":
         coarse += [
-            model.given(SOURCES).in_precision(torch.bfloat16),
-            plain.given(SOURCES).in_precision(torch.bfloat16).without_smoothing(SHARE),
+            model.given(SOURCES).in_precision("bfloat16"),
+            plain.given(SOURCES).in_precision("bfloat16").without_smoothing(SHARE),
         ]
     for one in coarse:
         assert one.fingerprint() == model.fingerprint()
-        assert one.exact.remove_smoothing == one.remove_smoothing == SHARE
+        assert one.exact.source.remove_smoothing == one.source.remove_smoothing == SHARE
     for one in (model, *coarse):
         there = PickledModel.of(one).unpack(torch.device("cpu"))
-        assert (there.remove_smoothing, there.fingerprint()) == (SHARE, model.fingerprint())
+        assert (there.source.remove_smoothing, there.fingerprint()) == (SHARE, model.fingerprint())
     if kind == "masked":
         prefixed = [
             model.with_prefix("red"),

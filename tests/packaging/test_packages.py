@@ -49,6 +49,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(built):
     info = f"maskov-{__version__}.dist-info"
     about = {"METADATA", "WHEEL", "RECORD", "entry_points.txt"}
     about |= {"licenses/LICENSE", "licenses/LICENSE-WEIGHTS"}
+    assert built[1].stat().st_size <= 60e6
     with zipfile.ZipFile(built[1]) as wheel:
         names = set(wheel.namelist())
     assert names == _package() | {f"{info}/{name}" for name in about}

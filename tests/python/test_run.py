@@ -18,7 +18,7 @@ MODEL = tiny_bert("red green blue white", torch.float32)
 
 @pytest.fixture(scope="module")
 def run():
-    return maskov.sample(MODEL, epochs=30, burn_in=5, chains=6, length=4, seed=1)
+    return maskov.sample(MODEL, energy="raw", epochs=30, burn_in=5, chains=6, length=4, seed=1)
 
 
 def test_it_is_a_sequence_of_its_samples(run):
@@ -32,7 +32,7 @@ def test_its_representation_is_short(run):
     assert repr(run) == "<Run of tiny-bert: 6 samples, 6 chains, 30 epochs, energy raw>"
     gibbs = maskov.sample(MODEL, kernel="gibbs", epochs=3, chains=2, length=3)
     assert repr(gibbs).endswith("no target>")
-    assert gibbs.plot().axes[0].get_ylabel() == "energy raw"
+    assert gibbs.plot().get_ylabel() == "energy raw"
 
 
 def test_an_unfinished_run_says_so(tmp_path):
@@ -72,8 +72,11 @@ def test_tables_of_samples_and_traces(run):
     np.testing.assert_array_equal(trace.values, run.traces["energy_raw"][5:].T)
 
 
-def test_a_figure_of_energies_and_r_hat(run):
-    energies, r_hats = run.plot().axes
+def test_what_is_plotted_and_printed(run):
+    energies, r_hats = run.plot(), run.plot("r_hat")
+    assert run.plot("accepted", energies.figure.add_subplot()).get_ylabel() == "accepted"
+    with pytest.raises(InputError, match=r"no 'tokens' to plot; use one of energy, r_hat, "):
+        run.plot("tokens")
     mean = next(line for line in energies.lines if line.get_label() == "mean of all chains")
     np.testing.assert_allclose(mean.get_ydata(), run.traces["energy_target"].mean(1))
     assert len(energies.lines) == 7
@@ -83,6 +86,12 @@ def test_a_figure_of_energies_and_r_hat(run):
     widths = [bar.get_width() + 1 for bar in r_hats.patches]
     assert widths[0] == pytest.approx(min(diagnosis.energies["E_raw"].r_hat, 3.0))
     assert r_hats.get_title() == diagnosis.verdict.state
+    told = str(diagnosis).splitlines()
+    assert told[0] == diagnosis.verdict.lines()[0] == str(run).splitlines()[1]
+    assert {"E_raw", "E_norm", "tokens"} <= {line.split()[0] for line in told}
+    assert str(run).endswith("\n".join(one.text for one in run.samples[:5]))
+    shown = str(maskov.infill(MODEL, "red [MASK]")).splitlines()
+    assert [line.split()[3] for line in shown] == ["red"] * 4
 
 
 @pytest.mark.parametrize(("method", "module"), [("to_pandas", "pandas"), ("plot", "matplotlib")])
@@ -146,35 +155,19 @@ def _whole(kernel, **settings):
     return maskov.sample(MODEL, kernel, Schedule(epochs=6), chains=3, length=4, **settings)
 
 
-def test_stop_raises_interrupted_and_the_folder_goes_on(tmp_path):
-    kernel = Metropolis(Raw())
-    with pytest.raises(Interrupted):
-        _stopped(tmp_path / "run", kernel)
-    opened = Run.open(tmp_path / "run")
-    assert not opened.finished
-    resumed = maskov.resume(opened, MODEL)
-    assert isinstance(resumed, Run)
-    assert resumed.samples == _whole(kernel).samples
-
-
-def test_a_kernel_of_ones_own_is_passed_instead_of_trusted(tmp_path):
+@pytest.mark.parametrize("settings", [{}, {"replicas": [1.0, 0.5]}], ids=str)
+def test_a_kernel_of_ones_own_is_passed_instead_of_trusted(settings, tmp_path):
     kernel = Colder(Raw(), target_temperature=0.5)
     with pytest.raises(Interrupted):
-        _stopped(tmp_path / "run", kernel)
+        _stopped(tmp_path / "run", kernel, **settings)
     with pytest.raises(maskov.RunError, match="--trust-parts"):
         maskov.resume(tmp_path / "run", MODEL)
     for other in (Colder(Raw(), target_temperature=0.6), Metropolis(Raw())):
         with pytest.raises(InputError, match="is not the one that this run began with"):
             maskov.resume(tmp_path / "run", MODEL, kernel=other)
-    resumed = maskov.resume(tmp_path / "run", MODEL, kernel=kernel)
-    assert resumed.samples == _whole(kernel).samples
-
-
-def test_a_kernel_with_replicas(tmp_path):
-    kernel, settings = Colder(Raw()), {"replicas": [1.0, 0.5]}
-    with pytest.raises(Interrupted):
-        _stopped(tmp_path / "run", kernel, **settings)
-    resumed = maskov.resume(tmp_path / "run", MODEL, kernel=kernel)
+    opened = Run.open(tmp_path / "run")
+    assert not opened.finished
+    resumed = maskov.resume(opened, MODEL, kernel=kernel)
     assert resumed.samples == _whole(kernel, **settings).samples
 
 

@@ -1,11 +1,8 @@
 """Converted Mask-Predict checkpoints, against a second implementation of fairseq's forward pass."""
 
-import copy
 import pickle
 import re
-import sys
 import tempfile
-import types
 from pathlib import Path
 
 import pytest
@@ -144,7 +141,7 @@ def test_network_agrees_with_fairseq_s_forward_pass(tmp_path, norm_first, apart,
     memory, lengths = network.encode(source, inside)
     states = network.decode(target, network.cross_key_values(memory), inside[:, None, None], within)
     scores = network.scores(states)
-    # Row 0 asks for the length and is no answer; length 12 has no row among the lengths 0 to 11.
+    # Row 0 asks for the length, which is not an answer; length 12 has no row among 0 to 11.
     assert lengths.shape == (3, TARGET)
     assert bool((lengths[:, 0] < -1e8).all())
     assert network.shape.longest == TARGET - 1
@@ -172,16 +169,6 @@ def test_tables_are_cut_to_the_shortest_and_older_files_in_half_precision_are_re
         assert torch.equal(ours, theirs.float())
 
 
-def test_statistics_of_training_are_dropped_without_fairseq(tmp_path, monkeypatch):
-    meters = types.ModuleType("fairseq.meters")
-    meters.AverageMeter = type("AverageMeter", (), {"__module__": "fairseq.meters"})
-    with monkeypatch.context() as patch:
-        patch.setitem(sys.modules, "fairseq", types.ModuleType("fairseq"))
-        patch.setitem(sys.modules, "fairseq.meters", meters)
-        write(tmp_path, extra={"train_meters": {"loss": meters.AverageMeter()}})
-    converted(tmp_path)
-
-
 class Payload:
     """Writes a marker file when it is unpickled."""
 
@@ -202,57 +189,50 @@ def test_damaged_files_and_code_are_refused_and_nothing_is_run(tmp_path, old):
     pickle.loads(pickle.dumps(Payload(marker))).close()
     assert marker.exists()
     content = write(tmp_path, old=old).read_bytes()
-    for share in (0.0, 0.1, 0.5, 0.99):
+    for share in (0.0, 0.5, 0.99):
         file.write_bytes(content[: int(share * len(content))])
         assert "damaged" in refusal(tmp_path)
     torch.save({"weights": torch.zeros(2)}, file)
     assert "'args'" in refusal(tmp_path)
 
 
-def test_every_weight_that_is_missing_or_of_a_wrong_size_is_named(tmp_path):
-    state = weights()
-    for name in sorted(name for name in state if "version" not in name):
-        write(tmp_path, {other: value for other, value in state.items() if other != name})
-        assert f"lacks the weight {name}" in refusal(tmp_path)
-    name = "decoder.layers.1.fc1.weight"
-    write(tmp_path, state | {name: torch.cat([state[name], state[name][:1]])})
-    assert re.search(f"the weight {name} of .* is {INNER + 1} x {WIDTH}, not ", refusal(tmp_path))
-    words = state["decoder.embed_tokens.weight"]
-    write(tmp_path, state | {"decoder.embed_out": words.clone()})
-    converted(tmp_path)
-    for name in ("decoder.embed_out", "decoder.embed_tokens.weight"):
-        write(tmp_path, state | {name: words + 1})
-        assert "--share-all-embeddings" in refusal(tmp_path)
+STATE = weights()
+INNER_WEIGHT = "decoder.layers.1.fc1.weight"
+WORD_WEIGHTS = STATE["decoder.embed_tokens.weight"]
+
+
+def lacking(name):
+    return {"state": {other: value for other, value in STATE.items() if other != name}}
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
+        *((lacking(name), f"lacks the weight {name}") for name in sorted(STATE)[::9]),
+        (
+            {"state": STATE | {INNER_WEIGHT: STATE[INNER_WEIGHT][:-1]}},
+            f"{INNER_WEIGHT} of .* is {INNER - 1} x {WIDTH}, not ",
+        ),
+        ({"state": STATE | {"decoder.embed_out": WORD_WEIGHTS + 1}}, "--share-all-embeddings"),
         ({"arch": "transformer"}, "transformer"),
         ({"dynamic_length": True}, "--dynamic-length"),
-        ({"decoder_normalize_before": True}, "differ"),
         ({"decoder_attention_heads": 2}, "differ"),
         ({"encoder_attention_heads": 5}, "do not divide"),
-        ({"encoder_attention_heads": 0}, "invalid numbers"),
         ({"encoder_layers": "6"}, "invalid numbers"),
-        ({"encoder_layers": 10**12}, "encoder.layers.2."),
-        ({"encoder_layers": 1}, "encoder.layers.1."),
-        ({"state": weights(norm_first=True)}, "decoder.layer_norm.beta"),
-        (
-            {"encoder_normalize_before": True, "decoder_normalize_before": True},
-            "encoder.layer_norm.gamma",
-        ),
+        ({"encoder_layers": 10**12}, r"encoder\.layers\.2\."),
+        ({"encoder_layers": 1}, r"encoder\.layers\.1\."),
+        ({"state": weights(norm_first=True)}, r"decoder\.layer_norm\.beta"),
         ({"words": WORDS[:-1]}, f"{VOCABULARY} tokens and its dictionary {VOCABULARY - 1}"),
     ],
+    ids=lambda one: one if isinstance(one, str) else "",
 )
-def test_settings_of_another_network_are_refused(tmp_path, changes, said):
+def test_other_networks_are_refused(tmp_path, changes, said):
     write(tmp_path, **changes)
-    assert said in refusal(tmp_path)
+    assert re.search(said, refusal(tmp_path))
 
 
 def test_folder_or_file_may_be_named(tmp_path):
     file = write(tmp_path)
-    converted(file)
     # With a best one the choice is clear, without it is not.
     (tmp_path / "checkpoint_last.pt").write_bytes(b"")
     converted(tmp_path)
@@ -268,22 +248,6 @@ def test_folder_or_file_may_be_named(tmp_path):
             read_dictionary(tmp_path / "dict.en.txt")
 
 
-def test_ids_are_fairseq_s_and_text_in_pieces_needs_no_codes(tmp_path):
-    write(tmp_path)
-    _, tokenizer = converted(tmp_path)
-    special = {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3, "<mask>": 4}
-    assert tokenizer.get_vocab() == special | {word: 5 + n for n, word in enumerate(WORDS)}
-    ids = [getattr(tokenizer, f"{kind}_token_id") for kind in ("bos", "pad", "eos", "unk", "mask")]
-    assert ids == [0, 1, 2, 3, 4]
-    forbidden = forbidden_tokens(tokenizer, VOCABULARY).nonzero().flatten().tolist()
-    assert forbidden == [0, 1, 2, 3, 4, VOCABULARY - 1]
-    ids = tokenizer("lo@@ w@@ er <mask> xyz .", add_special_tokens=False)["input_ids"]
-    assert tokenizer.convert_ids_to_tokens(ids) == ["lo@@", "w@@", "er", "<mask>", "<unk>", "."]
-    assert tokenizer.decode(ids) == "lower <mask> <unk> ."
-    # A piece that nothing follows is ended all the same.
-    assert tokenizer.decode(ids[:2]) == "low"
-
-
 CODES = [("l", "o"), ("e", "s"), ("es", "t</w>"), ("lo", "w</w>"), ("e", "r</w>"), ("w", "er</w>")]
 NEWER = "#version: 0.2\n" + "".join(f"{a} {b}\n" for a, b in CODES)
 FAST = "".join(f"{a} {b} 7\n" for a, b in CODES)  # fastBPE's file has counts and no version
@@ -293,9 +257,9 @@ OLDER = "l o\nlo w\nr </w>\ne r</w>\n"  # keeps the end apart
 @pytest.mark.parametrize(
     ("codes", "cut"),
     [
-        # "w" that ends no word is another symbol than the one that does.
+        # "w" inside a word is another symbol than "w" at its end.
         (NEWER, "low | lo@@ w@@ est | lo@@ wer | er | e@@ r@@ e | o | lo@@ l@@ o | o@@ lo@@ l@@ o"),
-        (FAST, "low | lo@@ w@@ est | lo@@ wer | ololo".replace("ololo", "o@@ lo@@ l@@ o")),
+        (FAST, "low | lo@@ w@@ est | lo@@ wer | o@@ lo@@ l@@ o"),
         (OLDER, "low | low@@ er | e@@ r@@ l"),
     ],
 )
@@ -308,28 +272,32 @@ def test_words_are_cut_as_by_hand(tmp_path, codes, cut):
             assert merges.split(pieces.replace("@@ ", "")) == pieces.split()
 
 
-def test_text_is_cut_and_joined_again(tmp_path):
-    write(tmp_path, codes=NEWER)
+@pytest.mark.parametrize("codes", [None, NEWER], ids=["in pieces", "with codes"])
+def test_ids_are_fairseq_s_and_text_is_cut_and_joined_again(tmp_path, codes):
+    write(tmp_path, codes=codes)
     _, tokenizer = converted(tmp_path)
-    text = "low lowest <mask> . silent ringing <unk>"
+    special = {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3, "<mask>": 4}
+    assert tokenizer.get_vocab() == special | {word: 5 + n for n, word in enumerate(WORDS)}
+    ids = [getattr(tokenizer, f"{kind}_token_id") for kind in ("bos", "pad", "eos", "unk", "mask")]
+    assert ids == [0, 1, 2, 3, 4]
+    forbidden = forbidden_tokens(tokenizer, VOCABULARY).nonzero().flatten().tolist()
+    assert forbidden == [0, 1, 2, 3, 4, VOCABULARY - 1]
+    text, pieces = {
+        None: ("lo@@ w@@ er <mask> xyz .", ["lo@@", "w@@", "er", "<mask>", "<unk>", "."]),
+        NEWER: ("low lowest <mask> .", ["low", "lo@@", "w@@", "est", "<mask>", "."]),
+    }[codes]
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
-    assert tokenizer.convert_ids_to_tokens(ids)[:6] == ["low", "lo@@", "w@@", "est", "<mask>", "."]
-    assert tokenizer.decode(ids) == text
-    assert tokenizer([text, "low"])["input_ids"] == [ids, ids[:1]]
-    # The merge exists, its result is not in the dictionary.
-    assert tokenizer("lower")["input_ids"] == [
-        tokenizer.get_vocab()["lo@@"],
-        tokenizer.unk_token_id,
-    ]
-    # A mask is found where it touches a word, too.
-    assert tokenizer("low<mask>.")["input_ids"] == tokenizer("low <mask> .")["input_ids"]
-    assert len(tokenizer) == VOCABULARY
-    assert copy.deepcopy(tokenizer)(text)["input_ids"] == ids
+    assert tokenizer.convert_ids_to_tokens(ids) == pieces
+    joined = text.replace("@@ ", "").replace("xyz", "<unk>")
+    assert tokenizer.decode(ids) == joined
     assert pickle.loads(pickle.dumps(tokenizer))(text)["input_ids"] == ids
+    # A mask is found where it touches a word, too; a piece that nothing follows is ended.
+    assert tokenizer("low<mask>.")["input_ids"] == tokenizer("low <mask> .")["input_ids"]
+    assert tokenizer.decode([tokenizer.get_vocab()[piece] for piece in ("lo@@", "w@@")]) == "low"
 
 
-def test_the_command_writes_a_model_that_maskov_loads(tmp_path, capsys):
-    fairseq, out = tmp_path / "fairseq", tmp_path / "out"
+def test_the_command_writes_a_model_and_a_conversion_is_kept_until_a_file_changes(tmp_path, capsys):
+    fairseq, out, cache = (tmp_path / name for name in ("fairseq", "out", "cache"))
     fairseq.mkdir()
     write(fairseq, codes=NEWER)
     main([str(fairseq), "--out", str(out)])
@@ -339,21 +307,13 @@ def test_the_command_writes_a_model_that_maskov_loads(tmp_path, capsys):
     assert model.decode(model.encode("low lowest .")) == "low lowest ."
     with pytest.raises(SystemExit, match="no checkpoint"):
         main([str(out), "--out", str(out)])
-
-
-def test_a_model_is_converted_again_only_when_a_file_has_changed(tmp_path):
-    fairseq, cache = tmp_path / "fairseq", tmp_path / "cache"
-    fairseq.mkdir()
-    write(fairseq)
     first = convert_once(fairseq, cache)
-    assert first.name == "fairseq"
     written = (first / "config.json").stat().st_mtime_ns
     assert convert_once(fairseq, cache) == first
     assert (first / "config.json").stat().st_mtime_ns == written
-    write(fairseq, codes=NEWER)
+    write(fairseq, codes=FAST)
     second = convert_once(fairseq, cache)
     assert second != first
-    assert (second / MERGES_FILE).exists()
     (fairseq / "dict.en.txt").write_text("a 1\n")
     with pytest.raises(ModelError):
         convert_once(fairseq, cache)

@@ -156,13 +156,8 @@ def test_one_command_goes_from_a_folder_of_text_to_a_model(tmp_path):
     (tmp_path / "text").mkdir()
     lines = [f"The number {n} comes after the number before it.\n" for n in range(300)]
     (tmp_path / "text" / "numbers.txt").write_text("".join(lines))
-    _train("masked", tmp_path / "text", tmp_path / "out", 75)
+    _train("masked", tmp_path / "text", tmp_path / "out", 5)
     assert maskov.load(tmp_path / "out" / "ship", "cpu").vocabulary_size == 60
-    _train("masked", tmp_path / "text", tmp_path / "out", 110)
-    losses = [row["loss"] for row in json.loads((tmp_path / "out" / "log.json").read_text())["log"]]
-    # After going on between two entries, the mean is one of as many losses as were summed.
-    assert len(losses) == 2
-    assert losses[1] > 0.6 * losses[0]
 
 
 def test_batches_have_one_length_and_cover_every_sentence(masked, sentences):

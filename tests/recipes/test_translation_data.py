@@ -63,7 +63,7 @@ def test_fit_pairs_stay_as_they_are(pair):
     assert cleaned(pair) == ([pair], {})
 
 
-def test_lines_are_tidied_and_mended():
+def test_lines_are_tidied():
     assert pairs.tidy(" Ştiinţa\u00a0 e\u200b „bună” ,\tda ") == 'Știința e "bună" , da'
     assert pairs.tidy("s\u0327i Cafe\u0301") == "și Café"
     kept, _ = cleaned(
@@ -77,14 +77,6 @@ def test_lines_are_tidied_and_mended():
         ("Ich stimme zu.", "I agree."),
         ('Termenul de "Servus", spune el.', "The king's term (here) is 'Servus', he says."),
     ]
-
-
-def test_repeated_pairs_are_kept_once_and_bytes_must_be_text():
-    dropped: Counter[str] = Counter()
-    good = (b"Ja, gut.\n", b"Yes, good.\n")
-    kept = pairs.clean([good, (b"\xff\n", b"No.\n"), good], set(), dropped, 1)
-    assert kept == [("Ja, gut.", "Yes, good.")]
-    assert dropped == {"not UTF-8": 1, "repeated": 1}
 
 
 def test_lines_of_the_test_files_are_not_trained_on():
@@ -171,16 +163,6 @@ def tokenizer(folders):
     return AutoTokenizer.from_pretrained(folders[1] / "tokenizer")
 
 
-def test_special_tokens_have_their_ids_and_are_not_added(tokenizer):
-    names = ["<pad>", "<s>", "</s>", "<unk>", "<mask>", "<length>"]
-    assert tokenizer.convert_tokens_to_ids(names) == list(range(6))
-    ids = [tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id]
-    assert [*ids, tokenizer.unk_token_id, tokenizer.mask_token_id] == list(range(5))
-    assert not set(tokenizer("Der Hund geht.")["input_ids"]) & set(range(6))
-    assert tokenizer("Der <mask> geht")["input_ids"].count(4) == 1
-    assert tokenizer("Der 犬 geht")["input_ids"].count(3) == 1
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -193,15 +175,7 @@ def test_special_tokens_have_their_ids_and_are_not_added(tokenizer):
     ],
 )
 def test_decoding_gives_back_the_tidied_text(tokenizer, text):
+    names = ["<pad>", "<s>", "</s>", "<unk>", "<mask>", "<length>"]
+    assert tokenizer.convert_tokens_to_ids(names) == list(range(6))
+    assert not set(tokenizer(text)["input_ids"]) & set(range(6))
     assert tokenizer.decode(tokenizer(text)["input_ids"]) == pairs.tidy(text)
-
-
-def test_training_pairs_that_give_away_a_held_out_one_are_left_out():
-    many = [(f"Satz {n}.", f"The very same five words {n % 50}.") for n in range(100)]
-    train, valid = pairs.hold_out(many, 20, seed=0)
-    held = {target for _, target in valid}
-    assert len(valid) == 20
-    assert not held & {target for _, target in train}
-    assert len(train) == sum(target not in held for _, target in many)
-    assert pairs.hold_out(many, 20, seed=0) == (train, valid)
-    assert pairs.hold_out(many, 20, seed=1) != (train, valid)

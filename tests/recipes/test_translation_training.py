@@ -1,160 +1,18 @@
-"""Training of translation models at toy size: batches, losses, precision and going on."""
+"""Training of translation models at toy size: from pairs to models, and what is refused."""
 
-import itertools
 import json
 import lzma
-from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from recipes.trainer import Trainer, Training
 from recipes.translation import distil, train
-from recipes.translation.corpus import Batch, Pairs, Side
-from recipes.translation.losses import Masking, causal_loss, masked_loss
 
-from maskov.models.network import (
-    SpecialTokens,
-    TranslationNetwork,
-    TranslationShape,
-    load_translation,
-)
+from maskov.models.network import load_translation
 
 CPU = torch.device("cpu")
-PAD, BEGIN, END, MASK = 0, 1, 2, 4
 RECORDS = Path(__file__).parents[2] / "results" / "translation"
-
-
-def _side(sentences: list[list[int]]) -> Side:
-    lengths = torch.tensor([len(ids) for ids in sentences])
-    flat = np.concatenate([np.array(ids, dtype=np.int32) for ids in sentences])
-    return Side.of(flat, lengths.cumsum(0) - lengths, lengths, CPU)
-
-
-@pytest.fixture(scope="module")
-def numbered() -> tuple[Pairs, list[list[int]], list[list[int]]]:
-    """Pairs whose every token tells which pair and side it is of, and where it stands."""
-    generator = np.random.default_rng(0)
-    sides = []
-    for side in (0, 1):
-        sizes = generator.integers(1, 40, 500)
-        sides.append(
-            [[((n * 64 + t) * 2 + side) + 1 for t in range(s)] for n, s in enumerate(sizes)]
-        )
-    return Pairs(_side(sides[0]), _side(sides[1]), CPU), *sides
-
-
-def _rows(batch: Batch) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Return the sentences of a batch, padding cut off."""
-    sides = ((batch.source, batch.source_inside), (batch.target, batch.target_inside))
-    cut = [
-        [tuple(row[keep].tolist()) for row, keep in zip(ids, inside, strict=True)]
-        for ids, inside in sides
-    ]
-    return list(zip(*cut, strict=True))
-
-
-@pytest.mark.parametrize("target_end", [True, False])
-def test_an_epoch_shows_every_pair_in_batches_of_few_shapes(numbered, target_end):
-    pairs, sources, targets = numbered
-    times = torch.ones(500, dtype=torch.long)
-    times[:50] = 3
-    generator = torch.Generator().manual_seed(0)
-    batches = pairs.batches(2048, generator, 0.2, times, target_end)
-    single, joined = Counter(), Counter()
-    shapes, sizes = set(), {}
-    for batch in itertools.islice(batches, 60):
-        n, width = batch.source.shape
-        height = batch.target.shape[1]
-        # With the network's own position in front, all is a multiple of 8.
-        assert (n % 8, (width + 1) % 8, height % 8) == (0, 0, 0)
-        assert n * (width + 1 + height) <= 2048
-        shapes.add((width, height))
-        assert sizes.setdefault((width, height), n) == n
-        assert not batch.source_inside[:, -1].any()  # room for the end
-        assert not (target_end and batch.target_inside[:, -1].any())
-        assert batch.tokens == int(batch.source_inside.sum() + batch.target_inside.sum())
-        for source, target in _rows(batch):
-            parts = [(token - 1) // 128 for token in source]
-            order = list(dict.fromkeys(parts))
-            assert list(source) == [token for n in order for token in sources[n]]
-            assert list(target) == [token for n in order for token in targets[n]]
-            (single if len(order) == 1 else joined).update(order)
-    assert len(shapes) <= 61
-    seen = single + joined
-    # More than an epoch, so each was seen as often as asked for at least.
-    assert all(seen[n] >= times[n] for n in range(500))
-    assert 0.1 < sum(joined.values()) / sum(seen.values()) < 0.3
-
-
-def _copying(causal: bool) -> tuple[TranslationNetwork, object, object]:
-    """Return a network, its loss on the task of copying, and the batches."""
-    network = TranslationNetwork(
-        TranslationShape(20, 32, 2, 64, 1, 1, 32, causal=causal), dropout=0.0
-    )
-    train.initialise(network)
-    special = SpecialTokens(PAD, BEGIN, END, MASK)
-
-    def loss(batch: Batch, generator: torch.Generator) -> torch.Tensor:
-        if causal:
-            return causal_loss(network, special, 0.0, batch)
-        return masked_loss(network, special, Masking(), 0.0, replace(batch, noisy=True), generator)
-
-    def batches():
-        generator = torch.Generator().manual_seed(0)
-        while True:
-            ids = torch.randint(5, 20, (64, 8), generator=generator)
-            inside = torch.arange(8) < torch.randint(3, 8, (64, 1), generator=generator)
-            yield Batch(
-                ids[:, :7], inside[:, :7] & inside[:, 1:], ids, inside & inside.roll(-1, 1), 0
-            )
-
-    return network, loss, batches()
-
-
-@pytest.mark.parametrize(
-    "precision", ["autocast", pytest.param("bfloat16", marks=pytest.mark.slow)]
-)
-@pytest.mark.parametrize("causal", [True, False])
-def test_losses_fall_on_copying(causal, precision):
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        network, loss, batches = _copying(causal)
-        trainer = Trainer(network, loss, Training(rate=1e-2, warm_up=0.1), CPU, precision)
-        trainer.run(batches, None, 120)
-    losses = [row["loss"] for row in trainer.log]
-    assert losses[-1] < 0.75 * losses[0]
-    assert network.words.weight.dtype == (
-        torch.bfloat16 if precision == "bfloat16" else torch.float32
-    )
-    trainer.use_average()
-    assert network.words.weight.dtype == torch.float32
-    torch.testing.assert_close(network.words.weight.data, trainer.average[0], atol=0, rtol=0)
-
-
-def test_training_in_bfloat16_goes_on_as_if_never_stopped():
-    def fresh() -> tuple[Trainer, object]:
-        torch.manual_seed(0)
-        network, loss, batches = _copying(True)
-        return Trainer(network, loss, Training(rate=1e-2), CPU, "bfloat16"), batches
-
-    with torch.random.fork_rng():
-        (whole, batches), (begun, others) = fresh(), fresh()
-        whole.run(batches, None, 40)
-        with pytest.raises(StopIteration):  # the batches end before the steps do
-            begun.run(itertools.islice(others, 20), None, 40)
-        again, _ = fresh()
-        again.restore(begun.state())
-        assert again.step == 20
-        again.run(others, None, 40)
-    states = [trainer.state() for trainer in (whole, again)]
-    for one, other in zip(*(state["average"] for state in states), strict=True):
-        assert torch.equal(one, other)
-    for name, weight in states[0]["network"].items():
-        assert weight.dtype == torch.float32
-        assert torch.equal(weight, states[1]["network"][name])
 
 
 @pytest.fixture(scope="module")

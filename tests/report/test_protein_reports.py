@@ -67,35 +67,24 @@ def test_families_are_counted_from_the_samples(run):
         assert row["low"] <= row["mean"] <= row["high"] or row["samples"] > 1
 
 
-def test_every_format_shows_parents_and_mutations(run):
-    report = build([run])
-    heavy = report["runs"][0]["families"][0]
-    page, text, data = to_html(report), to_markdown(report), json.loads(to_json(report))
-    assert page.count('<svg class="logo"') == 2
-    assert 'data-family="1" data-run="0"' in page
-    assert heavy["frequent"][0][0] in page
-    assert "| parent | samples | mutations |" in text
-    assert heavy["frequent"][0][0] in text
-    assert data["runs"][0]["families"][0]["parent"] == "EVQLVESGGG"
-    assert data["runs"][0]["samples"][0]["name"] == "heavy"
-
-
-def test_the_logo_has_every_position_and_marks_those_that_change(run):
+def test_every_format_shows_parents_and_logos_mark_what_changes(run):
     report = build([run])
     families = report["runs"][0]["families"]
-    page = to_html(report)
-    assert page.count("<g>") == 16
+    page, text, data = to_html(report), to_markdown(report), json.loads(to_json(report))
+    assert (page.count('<svg class="logo"'), page.count("<g>")) == (2, 16)
+    assert 'data-family="1" data-run="0"' in page
+    assert families[0]["frequent"][0][0] in page
+    assert families[0]["frequent"][0][0] in text.partition("| parent | samples | mutations |")[2]
+    assert data["runs"][0]["families"][0]["parent"] == "EVQLVESGGG"
+    assert data["runs"][0]["samples"][0]["name"] == "heavy"
     changed = sum(share > 0 for family in families for share in family["changed"])
     assert page.count('class="changed"') == changed > 0
     still = [one | {"changed": [0.0] * len(one["parent"])} for one in families]
     page = to_html(report | {"runs": [report["runs"][0] | {"families": still}]})
     assert 'class="changed"' not in page
-
-
-def test_runs_of_words_have_no_families():
-    report = build([small_run()])
-    assert report["runs"][0]["families"] == []
-    assert "<svg" not in to_html(report).split("<script")[0]
+    plain = build([small_run()])
+    assert plain["runs"][0]["families"] == []
+    assert "<svg" not in to_html(plain).split("<script")[0]
 
 
 def test_many_parents_are_cut_and_it_is_told(model):

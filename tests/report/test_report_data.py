@@ -1,4 +1,7 @@
-"""What a report says, against the traces it says it of."""
+"""What a report says, against the traces it says it of, also of runs at the edges."""
+
+import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,9 +11,20 @@ from maskov.config import LinearSchedule, Schedule
 from maskov.energies import Norm, Raw
 from maskov.errors import InputError
 from maskov.kernels import Gibbs, Metropolis
-from maskov.ui.report import build, to_html, to_markdown
-from maskov.ui.report.data import energy_spread, histogram, rate_spread
+from maskov.moves import LowestConfidence, MaskedConditional, Site
+from maskov.runs import Run
+from maskov.runs.store import Store
+from maskov.ui.report import build, to_html, to_json, to_markdown
+from maskov.ui.report.data import (
+    MOST_CHAINS,
+    MOST_EPOCHS,
+    MOST_SAMPLES,
+    energy_spread,
+    histogram,
+    rate_spread,
+)
 from maskov.ui.report.samples import spaced
+from report_runs import small_run
 from small import random_table, tiny_bert
 
 
@@ -26,7 +40,7 @@ def run():
     )
 
 
-def test_energies_are_medians_and_tenths_over_chains(run):
+def test_curves_are_medians_and_tenths_over_chains_and_samples_are_all_there(run):
     (told,) = build([run])["runs"]
     trace = run.traces["energy_norm"]
     spread = told["energies"]["norm"]["spread"]
@@ -35,17 +49,14 @@ def test_energies_are_medians_and_tenths_over_chains(run):
     assert spread["high"] == pytest.approx([np.quantile(row, 0.9) for row in trace])
     assert told["energies"]["raw"]["chains"] == run.traces["energy_raw"].T.tolist()
     assert told["epochs"] == list(range(1, 31))
-
-
-def test_rates_are_shares_of_steps(run):
-    (told,) = build([run])["runs"]
     for epoch in range(30):
         steps = run.traces["steps"][epoch]
-        assert (
-            told["accepted"]["middle"][epoch] == run.traces["accepted"][epoch].sum() / steps.sum()
-        )
+        rate = run.traces["accepted"][epoch].sum() / steps.sum()
+        assert told["accepted"]["middle"][epoch] == rate
         each = run.traces["novel"][epoch] / steps
         assert told["novel"]["high"][epoch] == pytest.approx(np.quantile(each, 0.9))
+    found = [(one["chain"], one["epoch"] - 1, one["text"]) for one in told["samples"]]
+    assert found == [(one.chain, one.epoch, one.text) for one in run.samples]
 
 
 def test_numbers_are_those_of_the_summary_with_errors_over_chains(run):
@@ -92,15 +103,6 @@ def test_histograms_have_common_edges_and_count_everything_after_burn_in(run):
         assert shares[:-1] == pytest.approx(inside[:-1])
 
 
-def test_samples_are_all_there_with_epochs_counted_from_one(run):
-    (told,) = build([run])["runs"]
-    assert [(one["chain"], one["epoch"] - 1, one["text"]) for one in told["samples"]] == [
-        (one.chain, one.epoch, one.text) for one in run.samples
-    ]
-    assert not told["shaded"]
-    assert told["samples"][0]["terms"] is None
-
-
 def test_samples_are_ranked_by_the_energy_of_the_target():
     settings = {"schedule": Schedule(epochs=40, burn_in=4), "chains": 4, "thin": 2}
     table = random_table(scale=2.0)
@@ -143,39 +145,35 @@ def test_energies_of_several_lengths_are_not_pooled(run):
     assert build([run, mixed])["runs"][0]["per_token"]
 
 
-def test_a_moving_temperature_is_told_and_a_fixed_one_is_not(run):
-    assert build([run])["runs"][0]["temperature"] is None
-    schedule = Schedule(epochs=4, target_temperature=LinearSchedule(1.0, rate=0.3, floor=0.5))
-    still = Schedule(epochs=4, target_temperature=LinearSchedule(0.7))
-    steady = maskov.sample(random_table(), schedule=still, chains=2, length=3)
-    assert build([steady])["runs"][0]["temperature"] is None
-    annealed = maskov.sample(random_table(), schedule=schedule, chains=2, length=3)
-    (told,) = build([annealed])["runs"]
-    assert told["temperature"] == pytest.approx([1.0, 0.7, 0.5, 0.5])
-    assert told["verdict"]["state"] == "annealed"
+@pytest.mark.parametrize(
+    ("temperature", "told"),
+    [
+        (LinearSchedule(0.7), None),
+        (LinearSchedule(1.0, rate=0.3, floor=0.5), pytest.approx([1.0, 0.7, 0.5, 0.5])),
+    ],
+)
+def test_a_moving_temperature_is_told_and_a_fixed_one_is_not(temperature, told):
+    schedule = Schedule(epochs=4, target_temperature=temperature)
+    run = maskov.sample(random_table(), schedule=schedule, chains=2, length=3)
+    assert build([run])["runs"][0]["temperature"] == told
 
 
-def test_what_cannot_be_compared_is_said(run):
+def test_what_cannot_be_compared_is_said_and_too_little_is_refused(run):
     other = maskov.sample(tiny_bert(), Gibbs(), Schedule(epochs=2), chains=2, length=4)
     told = " ".join(build([run, other])["cautions"])
     assert all(part in told for part in ("models differ", "lengths", "no target"))
     assert build([run, run])["cautions"] == []
+    for runs, samples, said in (([], None, "at least one run"), ([run], -1, "--samples")):
+        with pytest.raises(InputError, match=said):
+            build(runs, samples=samples)
 
 
-def test_too_little_is_refused(run):
-    with pytest.raises(InputError, match="at least one run"):
-        build([])
-    with pytest.raises(InputError, match="--samples"):
-        build([run], samples=-1)
-
-
-@pytest.mark.parametrize(("count", "most"), [(1, 1), (9, 1), (10, 10), (11, 10), (100_000, 40)])
-def test_even_choices_are_distinct_and_reach_from_end_to_end(count, most):
-    found = spaced(count, most)
-    assert len(set(found)) == len(found) == min(count, most)
-    assert found == sorted(found)
-    assert found[0] == 0
-    assert found[-1] == count - 1 or most == 1
+def test_even_choices_are_distinct_and_reach_from_end_to_end():
+    for count, most in ((1, 1), (9, 1), (10, 10), (11, 10), (100_000, 40)):
+        found = spaced(count, most)
+        assert sorted(set(found)) == found
+        assert (len(found), found[0]) == (min(count, most), 0)
+        assert found[-1] == count - 1 or most == 1
 
 
 def test_epochs_that_were_not_traced_are_gaps():
@@ -185,14 +183,6 @@ def test_epochs_that_were_not_traced_are_gaps():
     assert nothing["middle"] == nothing["low"] == [None]
     assert histogram([np.full((2, 2), np.nan)]) is None
     assert sum(histogram([np.full((2, 2), 4.0)])["shares"][0]) == 1
-
-
-def test_a_target_that_is_neither_energy_is_judged_too():
-    run = maskov.sample(
-        random_table(), Metropolis(Raw() + 0.5 * Norm()), Schedule(epochs=2), chains=2, length=3
-    )
-    (told,) = build([run])["runs"]
-    assert [row[0] for row in told["tables"][0].rows] == ["E_raw", "E_norm", "E_target", "tokens"]
 
 
 def test_populations_and_draws_are_not_told_as_chains():
@@ -220,3 +210,120 @@ def test_populations_and_draws_are_not_told_as_chains():
     (drawn,) = build([maskov.sample(energy="ordered", chains=3, **settings)])["runs"]
     assert [table.head[0] for table in drawn["tables"]] == ["expert"]
     assert not any("by position" in note for note in drawn["notes"])
+
+
+# Runs at the edges: unfinished, tiny, huge, without traces of one kind or another.
+
+
+def every_format(*runs: Run) -> dict:
+    """Make all three; return the numbers."""
+    report = build(runs)
+    assert "</html>" in to_html(report)
+    assert to_markdown(report).startswith("# ")
+    return json.loads(to_json(report))
+
+
+def begun(run: Run, epochs: int) -> Run:
+    """Return a run as it stood after so many epochs."""
+    store = Store(run.manifest)
+    for epoch in range(epochs):
+        store.write_rows(0, epoch, {name: rows[epoch] for name, rows in run.traces.items()})
+    return Run(store)
+
+
+@pytest.mark.parametrize("done", [0, 1, 2])
+def test_an_unfinished_run_says_so(done):
+    whole = small_run(schedule=Schedule(epochs=4, burn_in=1))
+    (told,) = every_format(begun(whole, done))["runs"]
+    assert not told["finished"]
+    assert told["epochs"] == list(range(1, done + 1))
+    assert told["samples"] == []
+    assert any(f"not finished: {done} of 4" in note for note in told["notes"])
+    assert "not finished</span>" in to_html(build([begun(whole, done)]))
+
+
+@pytest.mark.parametrize(("chains", "epochs"), [(1, 1), (1, 25), (3, 1)])
+def test_one_chain_and_one_epoch_will_do(chains, epochs):
+    (told,) = every_format(small_run(chains, epochs))["runs"]
+    assert len(told["energies"]["raw"]["chains"]) == chains
+    errors = [number["standard_error"] for number in told["numbers"]]
+    assert [error is None for error in errors] == [chains == 1] * 4 + [True]
+
+
+def test_mask_predict_and_runs_without_traces_of_energies_or_positions(monkeypatch):
+    run = maskov.sample(
+        tiny_bert(), Gibbs(), Schedule(epochs=6), chains=3, length=4, thin=3, trace="kept"
+    )
+    (told,) = every_format(run)["runs"]
+    known = [value is not None for value in told["energies"]["raw"]["spread"]["middle"]]
+    assert known == [False, False, True] * 2
+    kernel = Gibbs(Site(MaskedConditional(), LowestConfidence(3)))
+    run = maskov.sample(tiny_bert(), kernel, Schedule(epochs=3), chains=2, length=4)
+    assert every_format(run)["runs"][0]["positions"] is None
+    monkeypatch.setattr("maskov.runs.store._MOST_PLACES", 1)
+    plain = small_run(chains=2, epochs=25)
+    (told,) = every_format(plain)["runs"]
+    assert told["positions"] is None
+    assert told["correlations"]
+
+
+def drawn(chains: int, epochs: int) -> Run:
+    """Return a run of random numbers, as large as asked and without traces of positions."""
+    manifest = small_run().manifest
+    schedule = replace(manifest.schedule, epochs=epochs)
+    config = replace(manifest.config, chains=chains, schedule=schedule)
+    store = Store(replace(manifest, config=config, width=2**24 // (chains * epochs) + 1))
+    draws = np.random.default_rng(0)
+    for trace in store.traces().values():
+        trace[:] = draws.integers(1, 9, trace.shape)
+    store.traces()["lengths"][:] = 3
+    return Run(store)
+
+
+def test_huge_runs_are_capped_and_say_so():
+    run = drawn(chains=100_000, epochs=6)
+    run.store.write_samples(small_run().samples * 1000)
+    report = build([run])
+    (told,) = report["runs"]
+    assert len(told["shown_chains"]) == MOST_CHAINS
+    assert len(told["samples"]) == MOST_SAMPLES
+    assert told["samples_in_all"] == 3000
+    assert any("40 of 100,000 chains" in note for note in told["notes"])
+    assert "1,000 of 3,000 samples" in told["notes"][-1]
+    assert len(to_html(report)) < 2_000_000
+
+
+def test_long_runs_are_thinned_and_say_so():
+    run = drawn(chains=2, epochs=MOST_EPOCHS + 100)
+    (told,) = build([run])["runs"]
+    assert len(told["epochs"]) == MOST_EPOCHS
+    assert told["epochs"][-1] == MOST_EPOCHS + 100
+    at = told["epochs"][77] - 1
+    assert told["energies"]["raw"]["chains"][1][77] == run.traces["energy_raw"][at, 1]
+    assert any(f"{MOST_EPOCHS} of {MOST_EPOCHS + 100} epochs" in note for note in told["notes"])
+
+
+def test_runs_of_one_name_have_labels_of_their_own(tmp_path):
+    model, schedule = random_table(), Schedule(epochs=1)
+    for name in ("a/run", "b/run"):
+        maskov.sample(model, schedule=schedule, chains=1, length=3, out=tmp_path / name)
+    paths = [tmp_path / name for name in ("a/run", "b/run", "a/run")]
+    first, second, again = map(Run.open, paths)
+    assert [one["label"] for one in build([first])["runs"]] == ["run"]
+    assert [one["label"] for one in build([first, second])["runs"]] == ["a/run", "b/run"]
+    labels = [one["label"] for one in build([first, second, again])["runs"]]
+    assert labels == ["run (1)", "run (2)", "run (3)"]
+    assert [one["label"] for one in build([small_run(), small_run()])["runs"]] == [
+        "mh-raw (1)", "mh-raw (2)",
+    ]  # fmt: skip
+
+
+def test_an_infinite_energy_is_no_number_and_breaks_nothing():
+    """Of a sequence of probability zero; warnings are errors here."""
+    run = small_run(3, 30)
+    run.traces["energy_norm"][5, 1] = np.inf
+    (told,) = every_format(run)["runs"]
+    numbers = {number["name"]: number for number in told["numbers"]}
+    assert numbers["E_norm"]["value"] is None
+    assert numbers["E_norm"]["standard_error"] is None
+    assert numbers["E_raw"]["standard_error"] > 0

@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+import maskov
+from maskov.config import Schedule
 from maskov.ui.report import build, to_html, to_json, to_markdown
-from maskov.ui.report.formats import json_safe, with_error
+from maskov.ui.report.formats import with_error
 from report_runs import EVIL, evil_run, small_run
+from small import random_table
 
 
 class Page(HTMLParser):
@@ -109,12 +112,6 @@ def test_only_its_own_script_and_style_may_run(page):
     assert "unsafe" not in policy
 
 
-def test_the_same_runs_give_the_same_bytes():
-    assert to_html(build([small_run()])) != to_html(build([small_run(chains=4)]))
-    run = small_run()
-    assert to_html(build([run])) == to_html(build([run]))
-
-
 def test_json_has_every_number_in_full_and_no_constants_of_its_own():
     run = small_run(trace="kept", epochs=4)
     run.traces["energy_raw"][1] = np.nan
@@ -123,6 +120,7 @@ def test_json_has_every_number_in_full_and_no_constants_of_its_own():
     def refuse(constant):
         raise AssertionError(constant)
 
+    assert to_html(build([run])) == to_html(build([run]))  # the same bytes each time
     found = json.loads(to_json(build([run])), parse_constant=refuse)
     (told,) = found["runs"]
     assert told["energies"]["raw"]["spread"]["middle"][1] is None
@@ -142,11 +140,6 @@ def test_markdown_has_tables_of_even_width_whatever_a_sample_says():
     assert "\u2028" not in text
 
 
-def test_infinities_and_rounding_in_plain_data():
-    assert json_safe({"a": (np.inf, -np.inf, 1 / 3)}) == {"a": [None, None, 1 / 3]}
-    assert json_safe([1 / 3, 123456789, True], digits=3) == [0.333, 123456789, True]
-
-
 @pytest.mark.parametrize(
     ("value", "error", "expected"),
     [
@@ -159,3 +152,52 @@ def test_infinities_and_rounding_in_plain_data():
 )
 def test_a_number_has_the_digits_its_error_allows(value, error, expected):
     assert with_error({"name": "E", "value": value, "standard_error": error}) == expected
+
+
+# The command.
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("runs") / "first"
+    maskov.sample(random_table(), schedule=Schedule(epochs=3), chains=2, length=3, out=path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("words", "start"),
+    [
+        (["--out", "page.html"], "<!doctype html>"),
+        (["--format", "json"], '{\n "title": "first"'),
+        (["--out", "a.json", "--samples", 0], '{\n "title": "first"'),
+        (["--format", "md", "--title", "Two of them"], "# Two of them\n"),
+        (["--out", "a.md"], "# first\n"),
+    ],
+)
+def test_the_format_is_given_or_told_by_the_name(call, folder, words, start, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = call("report", folder, *words)
+    assert code == 0
+    if words[0] == "--out":
+        assert (out, "1 run, " in err) == ("", True)
+        out = (tmp_path / words[1]).read_text(encoding="utf-8")
+    assert out.startswith(start)
+    if "--samples" in words:
+        assert json.loads(out)["runs"][0]["samples"] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["{run}"], "give --out report.html"),
+        (["{run}", "--format", "pdf"], "unknown format 'pdf'"),
+        (["{run}/nowhere", "--format", "md"], "is not a run folder"),
+        (["{run}", "--out", "{run}"], "is a folder"),
+        (["{run}", "--out", "{run}/no/such/folder.html"], "cannot write"),
+        (["--format", "md"], "RUN"),
+    ],
+)
+def test_what_a_user_can_fix_is_code_2(call, folder, words, said):
+    code, out, err = call("report", *(word.replace("{run}", str(folder)) for word in words))
+    assert (code, out) == (2, "")
+    assert said in err

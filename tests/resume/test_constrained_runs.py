@@ -33,7 +33,8 @@ from maskov.runs.manifest import kernel_of
 from maskov.testing import check_kernel
 from small import tiny_bert
 
-MODEL = tiny_bert("red green blue black white ##s")
+WORDS = "red green blue black white ##s"
+MODEL = tiny_bert(WORDS)
 COMMON = {"schedule": maskov.Schedule(epochs=3), "chains": 4, "resident": 2, "thin": 1}
 
 
@@ -155,13 +156,10 @@ def test_what_is_no_constraint_is_refused(make, reason):
         make()
 
 
-def test_to_avoid_everything_is_refused():
-    kernel = default_kernel(constraints=(AvoidWords(("red", "green")),))
+def test_to_avoid_everything_is_refused_and_places_where_lengths_change():
+    kernel = default_kernel(constraints=(AvoidWords(tuple(WORDS.split()[:5])),))
     with pytest.raises(InputError, match="no token is left"):
-        maskov.sample(tiny_bert("red green"), kernel, **SMALL, length=4)
-
-
-def test_fixed_positions_and_changing_lengths_are_refused_together():
+        maskov.sample(tiny_bert("red green blue black white"), kernel, **SMALL, length=4)
     for constraint in (AllowedTokens(((1, 1, "red"),)), MaxChanges(1)):
         kernel = _moves((constraint,), Span(), Resize())
         with pytest.raises(InputError, match="change the length"):
@@ -171,14 +169,9 @@ def test_fixed_positions_and_changing_lengths_are_refused_together():
 @pytest.mark.parametrize(
     "damaged",
     [
-        {"part": "contains", "words": [1]},
         {"part": "contains", "words": "red"},
-        {"part": "avoid", "words": []},
         {"part": "avoid"},
-        {"part": "allowed", "rules": [[1]]},
-        {"part": "allowed", "rules": [[1, 2, 3]]},
         {"part": "allowed", "rules": [[1, 1.5, "red"]]},
-        {"part": "max-changes", "count": "2"},
         {"part": "max-edits", "count": -2},
         {"part": "site"},
         "red",

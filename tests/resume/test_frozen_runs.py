@@ -9,16 +9,17 @@ from safetensors.torch import load, save
 
 import maskov
 from maskov import Metropolis, Mixture, Norm, Schedule
-from maskov.errors import Interrupted, MaskovError
+from maskov.errors import Interrupted
 from maskov.moves import Resize, Site, Span
 from maskov.runs.coordinator import Coordinator
 from maskov.runs.manifest import rebuild
-from maskov.runs.state import START, read_header, seal
+from maskov.runs.state import START, seal
 from maskov.runs.store import Store
 from maskov.tuning.tune import tuned
 from maskov.ui.report import build, to_html, to_markdown
 from odd_workers import files
 from small import tiny_bert
+from stopped_runs import header_of
 
 MODEL = tiny_bert("red green blue white", dtype=torch.float32, initializer_range=0.05)
 TEXTS = ["red green blue white green", "white red green red"]
@@ -62,18 +63,6 @@ def test_diagnoses_and_reports(name, tmp_path):
         assert shown == [[1, 3, 4], [0, 2]]
 
 
-@pytest.mark.parametrize("frozen", [[[0, 9], [1, 3]], [[0, 1, 2, 3, 4], [1]], [[0]], None])
-def test_a_manifest_with_other_frozen_tokens_is_refused(frozen, tmp_path):
-    folder = tmp_path / "run"
-    _stopped("sites", folder)
-    file = folder / "manifest.json"
-    data = json.loads(file.read_text())
-    data["config"]["inputs"]["frozen"] = frozen
-    file.write_text(json.dumps(data))
-    with pytest.raises(MaskovError, match="frozen"):
-        maskov.resume(folder, MODEL)
-
-
 # Forged checkpoints.
 
 
@@ -107,10 +96,9 @@ def _leave(tensors: dict[str, torch.Tensor], by: int) -> None:
 def _passed_over(copy: Path, file: Path) -> bool:
     """Whether a run that goes on would leave this checkpoint alone; nothing is run."""
     folder = Store.open(copy)
-    parts = rebuild(folder.manifest, MODEL)
-    kernel = tuned(parts.kernel, folder.manifest.tuning)
-    Coordinator(parts.layout, kernel, MODEL, folder)
-    return file in folder.damaged
+    kernel, layout = rebuild(folder.manifest, MODEL)
+    Coordinator(layout, tuned(kernel, folder.manifest.tuning), MODEL, folder)
+    return file.name in " ".join(folder.recovered)
 
 
 @pytest.mark.parametrize("change", [_cut, _grow, _split, _leave])
@@ -120,7 +108,7 @@ def test_a_checkpoint_whose_regions_leave_their_bounds_is_passed_over(name, chan
     _stopped(name, copy)
     _sample(name, tmp_path / "whole")
     file = sorted((copy / "checkpoints").glob("00000-*"))[-1]
-    texts = {key: json.dumps(value) for key, value in read_header(file).metadata.items()}
+    texts = {"group": json.dumps(header_of(file).numbers)}
     original = load(file.read_bytes()[START:])
     fewest, most = RUNS[name][3]
     size = int((original["chains.region"][0] == original["chains.region"][0].max()).sum())
@@ -132,5 +120,5 @@ def test_a_checkpoint_whose_regions_leave_their_bounds_is_passed_over(name, chan
         file.write_bytes(seal(save(tensors, texts)))
         # What is within its bounds is taken: nothing else about the file is wrong.
         assert _passed_over(copy, file) == (by > limit)
-    assert file in maskov.resume(copy, MODEL).damaged
+    assert file.name in " ".join(maskov.resume(copy, MODEL).recovered)
     assert files(copy) == files(tmp_path / "whole")

@@ -28,6 +28,7 @@ from maskov import (
     Ordered,
     Population,
     Raw,
+    Redraw,
     Run,
     Schedule,
     Site,
@@ -232,6 +233,9 @@ CASES = {
         (rewriting, f"norm+0.5*norm({ROOT}/masked)+edit(unit=words)"), {"texts": TEXTS, **FIXED}
     ),
     "draws": Case(Draws(Ordered())),
+    "redraws": Case(
+        Metropolis(Ordered(seed=1) + 0.3 * Norm(groups=4), Redraw(Ordered(seed=1)))
+    ),
     "draws of a mixture": Case(Draws(Ordered(orders=2, temperature=0.8))),
     "chains of an ordered energy": Case(
         Metropolis(Ordered(rule="confident") + Norm(), Span(sizes=(1, 2)))
@@ -241,7 +245,7 @@ CASES = {
             Metropolis(Norm() + 0.5 * Ordered(), Site(), 0.8), Ordered(temperature=0.7), 3,
             (0.2, 0.6, 1.0), 3,
         ),
-        {"chains": 6, "length": 4, "resident": None},
+        {"chains": 6, "length": (2, 4), "resident": None},
         numbered_by_population,
     ),
     "populations of a template": Case(
@@ -344,7 +348,7 @@ def stop_and_resume(run, folder: Path, at: int) -> Run:
 def test_stopped_and_resumed_is_the_same_to_the_byte(share, whole, tmp_path):
     _, run, once, looks = whole
     resumed = stop_and_resume(run, tmp_path / "run", int(share * looks))
-    assert not resumed.damaged
+    assert not resumed.recovered
     assert files(tmp_path / "run") == files(once.store.path)
     assert resumed.manifest.tuning == once.manifest.tuning
 
@@ -388,7 +392,7 @@ def test_rounds_of_a_gpu_leave_checkpoints_that_are_gone_on_from(name, tmp_path,
 
     run(tmp_path / "whole")
     for at in (8, 24):
-        assert not stop_and_resume(run, tmp_path / f"cut {at}", at).damaged
+        assert not stop_and_resume(run, tmp_path / f"cut {at}", at).recovered
         assert files(tmp_path / f"cut {at}") == files(tmp_path / "whole")
 
 

@@ -61,7 +61,8 @@ def test_few_passes_shorten_the_automatic_burn_in(passes):
 
 def test_few_passes_of_the_command(tmp_path, call):
     """A burn-in that was not asked for refuses no run."""
-    words = ("sample", "--model", "untrained", "--passes", "40", "--length", "5", "--chains", "1")
+    words = ("sample", "--model", "untrained", "--passes", "40", "--length", "5", "--chains", "1",
+             "--energy", "raw")  # fmt: skip
     assert call(*words, "--out", tmp_path / "run")[0] == 0
     schedule = Run.open(tmp_path / "run").manifest.schedule
     assert 0 < schedule.burn_in <= schedule.epochs // 2 < 8

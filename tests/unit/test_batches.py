@@ -40,12 +40,6 @@ def test_even_cuts_hold_one_length_each_and_hardly_differ(lengths, budget):
         assert len(found) == -(-sum(found) // max(1, budget // width))
 
 
-def test_equal_lengths_share_batches_and_full_groups_are_not_padded():
-    ordered = torch.tensor([5] * 40 + [9] * 40)
-    widths = [(int(ordered[begin]), width) for begin, _, width in batch_bounds(ordered, 100)]
-    assert all(shortest == width for shortest, width in widths)
-
-
 def test_a_batch_that_does_not_fit_is_halved_and_the_answers_stay_the_same():
     model = tiny_bert("red green blue")
     state = random_state(model, 6, 8)

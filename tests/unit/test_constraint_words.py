@@ -5,7 +5,7 @@ import torch
 
 import maskov
 import tiny_models
-from maskov import AllowedTokens, AvoidWords, ContainsWords, MaskedConditional, default_kernel
+from maskov import AvoidWords, ContainsWords, MaskedConditional, default_kernel
 from maskov.constraints.base import continues, spellings
 from maskov.exact import fresh_state
 
@@ -67,22 +67,3 @@ def test_samples_of_every_tokenizer_hold_the_words(models, family):
             "".join(s if s.isalnum() else " " for s in sample.text).split()
         )
         assert "the" not in sample.text.split()
-
-
-def test_residues(models):
-    constraints = (
-        ContainsWords(("MK",)),
-        AvoidWords(("C", "AA")),
-        AllowedTokens.parse("1:AG, 4-6:STV"),
-    )
-    run = maskov.sample(
-        models["esm"], default_kernel(constraints=constraints), maskov.Schedule(epochs=2),
-        chains=4, length=9,
-    )  # fmt: skip
-    for sample in run.samples:
-        letters = "".join(sample.tokens)
-        assert "MK" in letters
-        assert "C" not in letters
-        assert "AA" not in letters
-        assert letters[0] in "AG"
-        assert set(letters[3:6]) <= set("STV")

@@ -132,21 +132,3 @@ def test_any_file_is_read_or_refused_in_one_sentence(content):
         record.sequence.endswith("*") or ">" in record.sequence for record in records
     ):
         assert parse(to_fasta(records).split("\n"), "a.fa") == records
-
-
-@given(
-    st.lists(
-        st.tuples(
-            st.text(min_size=1, max_size=12),
-            st.text("ACDEFGHIKLMNPQRSTVWY", min_size=1, max_size=200),
-        ),
-        min_size=1,
-        max_size=5,
-    )
-)
-@examples(200)
-def test_what_is_written_is_read_again(pairs):
-    named = {" ".join(name.split()): sequence for name, sequence in pairs}
-    records = [Record(name, sequence) for name, sequence in named.items() if name]
-    if records:
-        assert parse(to_fasta(records).split("\n"), "a.fa") == records

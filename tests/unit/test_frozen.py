@@ -122,28 +122,44 @@ def test_regions_between_frozen_tokens():
     assert layout.width <= MODEL.max_length
 
 
+TWO = {"texts": ["a", "b"]}
+DRAFTS = {"sources": ["red", "blue"], "texts": ["red red", "green"], "chosen": [[2], [1]]}
+SAMPLED = {"sources": ["red"], "chosen": [[3]], "sampled": True}
+
+
 @pytest.mark.parametrize(
-    ("frozen", "reason"),
+    ("inputs", "reason"),
     [
-        ([[0], [1], [2]], "as many entries"),
-        ([[1, 0], []], "not in order"),
-        ([[0, 0], []], "not in order"),
-        ([[-1], []], "between 0"),
-        ([["1"], []], "'frozen.0.0'"),
-        ([0, 1], "'frozen.0'"),
+        (TWO | {"frozen": [[0], []]}, None),
+        (TWO | {"frozen": [[0], [1], [2]]}, "as many entries"),
+        (TWO | {"frozen": [[1, 0], []]}, "not in order"),
+        (TWO | {"frozen": [[0, 0], []]}, "not in order"),
+        (TWO | {"frozen": [[-1], []]}, "between 0"),
+        (TWO | {"frozen": [["1"], []]}, "'frozen.0.0'"),
+        (TWO | {"frozen": [0, 1]}, "'frozen.0'"),
+        ({"length": [3, 3], "frozen": [[0]]}, "goes with texts"),
+        (DRAFTS, None),
+        (DRAFTS | {"texts": ["red red"]}, "as many entries as the sources"),
+        (DRAFTS | {"names": ["a", "b"]}, "'inputs.names' go with texts"),
+        (DRAFTS | {"frozen": [[0], []]}, "'inputs.frozen' goes with texts"),
+        (DRAFTS | {"length": [2, 3]}, "must give one of"),
+        (SAMPLED | {"bounds": [[1, 4]]}, None),
+        (SAMPLED, "go with sampled lengths"),
+        (SAMPLED | {"bounds": [[1, 4], [1, 4]]}, "as many entries as the sources"),
+        (SAMPLED | {"bounds": [[1, 2]]}, "leave out a length"),
+        (SAMPLED | {"bounds": [[4, 5]]}, "leave out a length"),
     ],
     ids=str,
 )
-def test_what_a_manifest_may_say(frozen, reason):
-    data = to_json(Inputs(texts=("a", "b"), frozen=((0,), ())))
-    assert from_json(Inputs, json.dumps(data)).frozen == ((0,), ())
+def test_what_a_manifest_may_say_of_its_inputs(inputs, reason):
+    if reason is None:
+        assert to_json(from_json(Inputs, json.dumps(inputs)))
+        return
     with pytest.raises(InputError, match=reason):
-        from_json(Inputs, json.dumps(data | {"frozen": frozen}))
+        from_json(Inputs, json.dumps(inputs))
 
 
 def test_a_manifest_whose_positions_are_not_in_its_texts():
-    with pytest.raises(InputError, match="goes with texts"):
-        Inputs(length=(3, 3), frozen=((0,),))
     with pytest.raises(InputError, match="no position 9 in it"):
         Layout.of_texts(MODEL, ["red green"], 1, [[8]])
     with pytest.raises(InputError, match="every token of text 1 is frozen"):

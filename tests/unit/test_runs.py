@@ -1,5 +1,6 @@
 """What a run keeps: samples, traces, summaries, and the same energies when scored again."""
 
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +13,7 @@ from maskov import Gibbs, MaskedConditional, Metropolis, Norm, Raw, Schedule, Sw
 from maskov.errors import InputError
 from maskov.models.scorer import Scorer
 from maskov.moves import Site
+from maskov.runs.files import write_file
 from maskov.types import Sequences
 from small import random_table, tiny_bert
 
@@ -103,17 +105,6 @@ def test_a_greedy_start_is_one_pass_of_most_probable_tokens():
     assert run.traces["proposed_novel"].sum() == 0
 
 
-def test_chains_start_at_given_texts():
-    texts = ["red green blue", "white white"]
-    frozen = Metropolis(Norm(), target_temperature=1e-9)
-    run = maskov.sample(MODEL, frozen, Schedule(epochs=1), texts=texts, chains=2)
-    assert [len(one.ids) for one in run.samples] == [3, 3, 2, 2]
-    scored = maskov.score(MODEL, texts, Norm())
-    # At almost no temperature a chain can only go down from where it started.
-    for one, text in zip(run.samples, (0, 0, 1, 1), strict=True):
-        assert one.energy_norm <= scored[text].energy + 1e-4
-
-
 @pytest.mark.parametrize("bad", [
     {"kernel": Metropolis(Raw(), Site(positions=Sweep(block=21)))}, {"length": 31},
     {"texts": ["red"], "templates": ["red [MASK]"]}, {"texts": []}, {"texts": ["red [MASK]"]},
@@ -124,13 +115,6 @@ def test_requests_that_make_no_sense_are_refused(bad, tmp_path):
     with pytest.raises(InputError):
         maskov.sample(MODEL, **bad, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
-
-
-def test_score_terms_add_up_and_unknown_words_are_scored():
-    for one in maskov.score(MODEL, ["red purple blue", "white"], Norm()):
-        assert one.energy == pytest.approx(sum(one.terms))
-        assert len(one.terms) == len(one.tokens)
-    assert maskov.score(MODEL, ["red purple"])[0].tokens == ["red", "[UNK]"]
 
 
 def test_a_start_of_probability_zero_is_refused():
@@ -167,3 +151,13 @@ def test_lengths_that_a_model_does_not_have_are_refused():
         maskov.sample(random_table(), length=4)
     with pytest.raises(InputError, match="predicts no lengths"):
         maskov.sample(MODEL, chains=1, length=3, lengths="top")
+
+
+def test_a_pipe_or_device_is_written_to_and_not_replaced(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_file(pipe, b"report")
+    assert os.read(reader, 99) == b"report"
+    assert pipe.is_fifo()
+    os.close(reader)

@@ -8,7 +8,6 @@ import pytest
 
 import maskov
 from maskov import InputError, Metropolis, Norm, Schedule, TranslationMethod, translate
-from maskov.config import Inputs
 from maskov.energies.counting import PredictedLength
 from maskov.moves import Resize
 from maskov.replay import Replayer
@@ -35,34 +34,6 @@ def test_lengths_are_short_for_options_that_can_be_given(lengths, usual):
     assert short.schedule() == spelled.schedule()
     assert short.length_rule == spelled.length_rule == "searched"
     assert short.first_state == spelled.first_state == "mask-predict"
-
-
-def test_options_beside_lengths():
-    other = TranslationMethod("mh", lengths="sampled", energy="norm+predicted_length", epochs=3)
-    assert (other.target, other.sweeps) == ("norm+predicted_length", 3)
-    # Other methods search a length and go on as they always do.
-    plain, searched = (TranslationMethod("gibbs", lengths=rule) for rule in ("best", "searched"))
-    assert plain.schedule() == searched.schedule()
-    assert searched.first_state == plain.first_state == "greedy"
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "reason"),
-    [
-        ("gibbs", {"lengths": "sampled"}, "--lengths sampled needs --method mh"),
-        ("mh", {"lengths": "sampled", "moves": "span"}, "add insert-delete or resize"),
-        ("mh", {"moves": "jump"}, "unknown move 'jump'"),
-        ("mh", {"moves": "span(x)"}, "write span"),
-        ("mh", {"delayed": "soon"}, "--delayed takes numbers"),
-        ("mh", {"start": "warm"}, "unknown --start 'warm'"),
-        ("mh", {"energy": "predicted_length", "pick": "lowest"}, "--pick lowest"),
-        ("mh", {"energy": "norm+length(5)", "pick": "lowest"}, "--pick lowest"),
-    ],
-    ids=str,
-)
-def test_what_is_refused(name, options, reason):
-    with pytest.raises(InputError, match=reason):
-        TranslationMethod(name, **options)
 
 
 def test_chains_start_from_mask_predict_at_the_best_of_five_lengths():
@@ -135,34 +106,9 @@ def test_chains_of_a_source_have_one_target_wherever_they_start():
         assert bounds[0] <= min(lengths) < max(lengths) <= bounds[1]
 
 
-def test_python_takes_the_same_names():
-    found = maskov.translate(
-        MODEL, SOURCES, "mh", lengths="sampled", moves=["span(1:2):2", "resize"],
-        delayed=1, epochs=2, progress=False,
-    )  # fmt: skip
-    assert len(found) == len(SOURCES)
-
-
-def test_a_model_without_a_length_predictor_is_refused():
+@pytest.mark.parametrize("prior", ["flat", "3:1,9:2"])
+def test_what_the_length_predictor_has_to_do_with(prior):
     with pytest.raises(InputError, match="has no length predictor, which the energy"):
         maskov.sample(random_table(), Metropolis(Norm() + PredictedLength()), length=3, chains=1)
-
-
-@pytest.mark.parametrize("prior", ["flat", "3:1,9:2"])
-def test_no_length_prior_knows_the_source(prior):
     with pytest.raises(InputError, match="add predicted_length to the energy"):
         maskov.sample(GIVEN, RESIZING, Schedule(epochs=1), chains=1, length_prior=prior)
-
-
-@pytest.mark.parametrize(
-    ("bounds", "reason"),
-    [
-        (None, "go with sampled lengths"),
-        (((1, 4), (1, 4)), "as many entries as the sources"),
-        (((1, 2),), "leave out a length"),
-        (((4, 5),), "leave out a length"),
-    ],
-)
-def test_bounds_of_a_manifest_are_checked(bounds, reason):
-    with pytest.raises(InputError, match=reason):
-        Inputs(sources=("red",), chosen=((3,),), bounds=bounds, sampled=True)

@@ -6,7 +6,7 @@ import pytest
 
 from maskov import Gibbs, LinearSchedule, MaskedConditional, Metropolis, Norm, Raw, Schedule, sample
 from maskov.config import from_json, to_json
-from maskov.execution.loop import kernel_at
+from maskov.kernels.base import kernel_at
 from maskov.kernels.registry import kernel_from_data, to_data
 from maskov.moves import Site
 from maskov.runs.manifest import leaves_invariant

@@ -63,9 +63,14 @@ def unix_socket(path):
             os.close(folder)
 
 
-@pytest.mark.parametrize("make", [pipe, device, unix_socket])
 @pytest.mark.parametrize(
-    "name", ["samples.jsonl", "traces.npy", "tokens.npy", "checkpoints/00000-0"]
+    ("name", "make"),
+    [
+        ("samples.jsonl", pipe),
+        ("traces.npy", device),
+        ("tokens.npy", unix_socket),
+        ("checkpoints/00000-0", pipe),
+    ],
 )
 def test_what_is_no_file_is_told_and_not_read(server, runs, name, make):
     (runs / "odd" / name).unlink(missing_ok=True)
@@ -74,7 +79,7 @@ def test_what_is_no_file_is_told_and_not_read(server, runs, name, make):
     assert "is neither a file nor a folder" in lines["odd"]["error"]
     assert lines["good"]["epochs_done"] == 6
     odd = id_of(runs / "odd")
-    for path in ("", "/samples", "/chains/0", "/chains/0/epochs/0"):
+    for path in ("", "/verdict", "/chains/0", "/chains/0/epochs/0"):
         status, answer = told(server, f"/api/runs/{odd}{path}")
         assert status == 422
         assert (runs / "odd" / name).name in answer["detail"]
@@ -85,17 +90,13 @@ def test_what_is_no_file_is_told_and_not_read(server, runs, name, make):
         shutil.copy(runs / "good" / file, runs / "odd" / file)
     lines = {line["name"]: line for line in told(server, "/api/runs")[1]}
     assert "error" not in lines["odd"]
-
-
-def test_a_manifest_that_is_a_pipe_is_no_run(server, runs):
     (runs / "odd" / "manifest.json").unlink()
-    pipe(runs / "odd" / "manifest.json")
+    pipe(runs / "odd" / "manifest.json")  # which is no run
     assert [line["name"] for line in told(server, "/api/runs")[1]] == ["good"]
-    assert server.get(f"/api/runs/{id_of(runs / 'odd')}")[0] == 404
+    assert server.get(f"/api/runs/{odd}")[0] == 404
 
 
-@pytest.mark.parametrize("path", ["/samples", "/chains/0"])
-def test_reading_that_hangs_leaves_pages_and_the_live_run(server, runs, path, monkeypatch):
+def test_reading_that_hangs_leaves_pages_and_the_live_run(server, runs, monkeypatch):
     """A disk may hang where no check can tell: requests for runs then wait, and no others."""
     let_go, begun = threading.Event(), threading.Semaphore(0)
 
@@ -105,9 +106,10 @@ def test_reading_that_hangs_leaves_pages_and_the_live_run(server, runs, path, mo
         raise RunError("no answer")
 
     monkeypatch.setattr(runs_module, "open_run", hangs)
-    request = f"GET /api/runs/{id_of(runs / 'odd')}{path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    odd = id_of(runs / "odd")
     try:
-        for _ in range(60):  # more than all threads of the server
+        for path in ["", "/chains/0"] * 30:  # more than all threads of the server
+            request = f"GET /api/runs/{odd}{path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
             server.connect(request.encode())
         assert begun.acquire(timeout=10)
         assert begun.acquire(timeout=10)
@@ -123,7 +125,7 @@ def test_half_of_a_character_is_refused_and_no_error(server, runs):
     lines = [json.loads(line) for line in (odd / "samples.jsonl").read_text().splitlines()]
     lines = [json.dumps({**line, "text": "text \udfff"}) for line in lines]
     (odd / "samples.jsonl").write_text("\n".join(lines) + "\n")
-    status, answer = told(server, f"/api/runs/{id_of(odd)}/samples")
+    status, answer = told(server, f"/api/runs/{id_of(odd)}")
     assert (status, "are damaged" in answer["detail"]) == (422, True)
     assert server.get(f"/report?id={id_of(odd)}")[0] == 422
     manifest = json.loads((odd / "manifest.json").read_text())

@@ -9,33 +9,16 @@ from urllib.parse import urlsplit
 import pytest
 from starlette.testclient import TestClient
 
-from maskov.cli import main
 from view_runs import make_run
 
 
 @pytest.fixture
-def call(capfd, monkeypatch, tmp_path):
-    """Run a command in an empty folder; return its exit code, output and errors."""
+def refused(call, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
 
     def run(*words):
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main(["serve", *map(str, words)])
-        out, err = capfd.readouterr()
-        assert "Traceback" not in err
-        return ended.value.code, out, err
-
-    return run
-
-
-@pytest.fixture
-def refused(call):
-    def run(*words):
-        code, out, err = call(*words)
-        assert code == 2
-        assert out == ""
-        assert len(err.strip().splitlines()) == 1
+        code, out, err = call("serve", *words)
+        assert (code, out, len(err.strip().splitlines())) == (2, "", 1)
         return err
 
     return run
@@ -56,11 +39,12 @@ def served(monkeypatch):
     return kept
 
 
-def test_a_run_a_folder_of_runs_or_none_is_served_on_loopback(call, served, tmp_path):
+def test_a_run_a_folder_of_runs_or_none_is_served_on_loopback(call, served, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     make_run(tmp_path / "runs" / "one", chains=1)
     make_run(tmp_path / "other", chains=1)
     for words, count in (([], 1), (["other"], 2), (["runs", "other"], 2)):
-        code, out, err = call(*words, "--port", 0)
+        code, out, err = call("serve", *words, "--port", 0)
         assert code == 0
         link = re.fullmatch(r"http://127\.0\.0\.1:\d+/t/([\w-]{32})/\n", out)
         assert link
@@ -70,9 +54,12 @@ def test_a_run_a_folder_of_runs_or_none_is_served_on_loopback(call, served, tmp_
     assert len(served) == 3
 
 
-def test_other_users_of_this_machine_need_the_token_unless_told_otherwise(call, refused, served):
+def test_other_users_of_this_machine_need_the_token_unless_told_otherwise(
+    call, served, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
     make_client = partial(TestClient, base_url="http://127.0.0.1:8764")
-    code, out, _ = call("--port", 0)
+    code, out, _ = call("serve", "--port", 0)
     path = urlsplit(out.strip()).path
     with make_client(served.pop()) as client:
         for page in ("/", "/live", "/api/runs", "/api/choices", "/api/live", "/views.css"):
@@ -80,7 +67,7 @@ def test_other_users_of_this_machine_need_the_token_unless_told_otherwise(call, 
         assert client.post("/api/live", json={"model": "untrained"}).status_code == 404
         assert client.get(path).status_code == 200
         assert client.get(f"{path}api/runs").json() == []
-    code, out, err = call("--port", 0, "--no-token")
+    code, out, err = call("serve", "--port", 0, "--no-token")
     assert code == 0
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\n", out)
     assert "warning: without a token every user of this machine" in err

@@ -1,10 +1,8 @@
 """What the pages are told, who may ask, and what is refused."""
 
 import json
-import math
 import re
 import time
-from collections import Counter
 
 import numpy as np
 import pytest
@@ -23,7 +21,7 @@ SMALL = {"model": "untrained", "chains": 2, "length": 6, "epochs": 4, "seed": 1}
 TEXT = {"model": "untrained", "chains": 2, "epochs": 2, "seed": 1}
 BASE = "http://127.0.0.1:8764"
 STATIC = (
-    "views.css", "player.css", "common.js", "runs.js", "run.js", "player.js",
+    "views.css", "player.css", "common.js", "runs.js", "run.js", "player.js", "samples.css",
     "decision.js", "samples.js", "live.js", "icon.svg", "report.css", "charts.css", "scales.js",
     "drawing.js", "charts.js", "theme.js",
 )  # fmt: skip
@@ -83,26 +81,36 @@ def ended(client, seconds=60):
 # What is told.
 
 
-def test_runs_are_listed_and_one_that_cannot_be_read_says_why(client):
+def test_runs_are_listed_and_one_that_cannot_be_read_says_why(client, runs):
     lines = {line["name"]: line for line in client.get("/api/runs").json()}
     assert set(lines) == {"mh", "gibbs", "untraced", "broken", "translated", "named"}
     assert "no readable manifest" in lines["broken"]["error"]
     assert lines["mh"]["epochs_done"] == lines["mh"]["epochs"] == 6
-    assert lines["mh"]["leaves_invariant"]
-    assert not lines["gibbs"]["leaves_invariant"]
-    assert lines["mh"]["energy"] == "raw"
+    assert (lines["mh"]["leaves_invariant"], lines["gibbs"]["leaves_invariant"]) == (True, False)
+    assert (lines["named"]["title"], lines["named"]["name"]) == ("First try", "named")
+    assert lines["mh"]["id"] == id_of(runs / "mh") == id_of(runs / "gibbs" / ".." / "mh")
+    assert all(re.fullmatch(r"[0-9a-f]{12}", line["id"]) for line in lines.values())
 
 
-def test_the_overview_is_what_diagnose_and_summary_say(client, runs):
-    run = Run.open(runs / "mh")
-    told = client.get(f"/api/runs/{ids(client)['mh']}").json()
-    assert told["signature"] == run.signature
-    assert told["verdict"]["state"] == run.diagnose().verdict.state
-    assert told["verdict"]["reason"] == run.diagnose().verdict.reason
+def test_the_page_of_a_run_has_its_report_its_samples_and_the_verdict_of_diagnose(client, runs):
+    run, name = Run.open(runs / "named"), ids(client)["named"]
+    told = client.get(f"/api/runs/{name}").json()
+    assert (told["signature"], told["title"]) == (run.signature, "First try")
+    assert told["verdict"] == run.diagnose().verdict.to_dict()
+    assert client.get(f"/api/runs/{name}/verdict").json() == told["verdict"]
+    assert client.get("/api/runs/nobody/verdict").status_code == 404
     assert told["why_not_played"] is None
-    assert told["metadata"]["kernel"] == "mh"
     assert told["numbers"]["accepted"].startswith(f"{run.summary().acceptance_rate:.2f}"[:3])
     assert len(told["energies"]["raw"]["chains"]) == 3
+    found = [(one["chain"], one["epoch"] - 1, one["energy_raw"]) for one in told["samples"]]
+    assert found == [(one.chain, one.epoch, pytest.approx(one.energy_raw)) for one in run.samples]
+    page = client.get("/report", params={"id": name})
+    policy = page.headers["content-security-policy"]
+    assert page.status_code == 200
+    for rule in ("script-src 'sha256-", "default-src 'none'", "frame-ancestors 'none'"):
+        assert rule in policy
+    assert "unsafe" not in policy
+    assert client.get("/report", params={"id": "nobody"}).status_code == 404
 
 
 def test_a_chain_is_told_as_it_was_recorded(client, runs):
@@ -123,7 +131,6 @@ def test_experts_tell_their_energies_and_shares(served, tmp_path):
     name = ids(client)["experts"]
     overview = client.get(f"/api/runs/{name}").json()
     assert list(overview["experts"]) == ["edit", "contains('river', 'bridge')"]
-    assert len(overview["experts"]["edit"]["chains"]) == 3
     assert [row[:2] for row in overview["tables"][1]["rows"]] == [
         ["edit", "2"], ["contains('river', 'bridge')", "3"],
     ]  # fmt: skip
@@ -134,17 +141,13 @@ def test_experts_tell_their_energies_and_shares(served, tmp_path):
     steps = [step for epoch in told for step in epoch["steps"] if not step["repeated"]]
     for step in steps:
         assert [share["name"] for share in step["shares"]] == ["norm", *chain["experts"]]
-        whole = sum(share["fall"] for share in step["shares"])
-        assert whole == pytest.approx(step["energy_old"] - step["energy_new"], abs=1e-4)
-        assert step["tests"]
         assert step["tests"][0]["experts"]
-        assert step["tests"][0]["nearest"] == 0
     assert {share["tested"] for step in steps for share in step["shares"]} == {True, False}
 
 
-def test_the_steps_of_an_epoch_add_up_and_end_where_the_record_does(client, runs):
-    traces = Run.open(runs / "mh").traces
-    decided = 0
+def test_the_words_of_an_epoch_follow_its_steps(client, runs):
+    """That the sums of a step add up is shown in tests/replay."""
+    traces, changes = Run.open(runs / "mh").traces, 0
     for epoch in range(6):
         told = client.get(f"/api/runs/{ids(client)['mh']}/chains/1/epochs/{epoch}").json()
         assert told["agrees"]
@@ -155,20 +158,12 @@ def test_the_steps_of_an_epoch_add_up_and_end_where_the_record_does(client, runs
             assert (part["first"], part["last"]) == (step["positions"][0], step["positions"][0] + 1)
             shown = texts[0][part["first"]].strip()
             assert part["from"] == shown
-            if step["repeated"]:
-                assert part["to"] == shown
-                continue
-            if step["accepted"]:
+            assert (part["to"] == shown) == step["repeated"]
+            if step["accepted"] and not step["repeated"]:
                 del texts[0]
+                changes += 1
                 assert part["to"] == texts[0][part["first"]].strip()
-            decided += 1
-            fall = (step["energy_old"] - step["energy_new"]) / told["temperature"]
-            ratio = fall + step["log_q_reverse"] - step["log_q_forward"]
-            assert step["log_ratio"] == pytest.approx(ratio, abs=1e-5)
-            for test in step["tests"]:
-                assert test["passed"] == (math.log(test["uniform"]) < test["log_threshold"])
-            assert step["accepted"] == all(test["passed"] for test in step["tests"])
-    assert decided > 5
+    assert changes > 1
 
 
 def test_a_translation_is_told_with_its_source(client):
@@ -179,8 +174,8 @@ def test_a_translation_is_told_with_its_source(client):
     assert all(one["agrees"] for one in epochs)
     # Two epochs that accept everything come first.
     assert [one["energy"] for one in epochs] == [None, None, "raw", "raw"]
-    found = client.get(f"/api/runs/{run}/samples").json()["samples"]
-    assert {one["source"] for one in found} <= set(SOURCES)
+    samples = client.get(f"/api/runs/{run}").json()["samples"]
+    assert {one["source"] for one in samples} <= set(SOURCES)
 
 
 def test_a_run_without_traces_of_tokens_says_why_it_cannot_be_played(client):
@@ -190,7 +185,7 @@ def test_a_run_without_traces_of_tokens_says_why_it_cannot_be_played(client):
     refused = client.get(f"/api/runs/{run}/chains/0")
     assert refused.status_code == 422
     assert "tokens were not traced" in refused.json()["detail"]
-    assert client.get(f"/api/runs/{run}/samples").json()["in_all"] == 18
+    assert len(told["samples"]) == 18
 
 
 def test_code_that_comes_with_a_model_is_not_run_unasked(served, tmp_path):
@@ -203,47 +198,6 @@ def test_code_that_comes_with_a_model_is_not_run_unasked(served, tmp_path):
     run = ids(client)["theirs"]
     assert "--trust-remote-code" in client.get(f"/api/runs/{run}").json()["why_not_played"]
     assert "--trust-remote-code" in client.get(f"/api/runs/{run}/chains/0").json()["detail"]
-
-
-def test_samples_are_searched_filtered_sorted_and_cut(client, runs):
-    every = Run.open(runs / "mh").samples
-    path = f"/api/runs/{ids(client)['mh']}/samples"
-
-    def found(**wanted):
-        answer = client.get(path, params=wanted).json()
-        return answer["found"], answer["samples"]
-
-    count, shown = found(limit=200)
-    assert count == len(every) == 18
-    energies = [one["energy_raw"] for one in shown]
-    assert energies == sorted(one.energy_raw for one in every)
-    _, shown = found(sort="norm_per_token", descending=True, limit=200)
-    assert [one["energy_norm"] for one in shown] == sorted(
-        (one.energy_norm for one in every), reverse=True
-    )
-    count, shown = found(chain=1, sort="epoch")
-    assert [(one["chain"], one["epoch"]) for one in shown] == [(1, epoch) for epoch in range(6)]
-    word = every[0].text.split()[0]
-    count, shown = found(search=word.upper(), limit=200)
-    assert count == sum(word.lower() in one.text.lower() for one in every)
-    middle = sorted(energies)[9]
-    count, _ = found(lowest=middle)
-    assert count == sum(energy >= middle for energy in energies)
-    assert found(highest=middle)[0] == sum(energy <= middle for energy in energies)
-    _, first = found(limit=5)
-    _, second = found(limit=5, offset=5)
-    assert [one["energy_raw"] for one in first + second] == energies[:10]
-
-
-def test_the_report_of_a_run_is_served_with_a_policy_of_its_own(client):
-    response = client.get("/report", params={"id": ids(client)["mh"]})
-    policy = response.headers["content-security-policy"]
-    assert response.status_code == 200
-    assert "script-src 'sha256-" in policy
-    assert "default-src 'none'" in policy
-    assert "frame-ancestors 'none'" in policy
-    assert "unsafe" not in policy
-    assert client.get("/report", params={"id": "nobody"}).status_code == 404
 
 
 # Who may ask, and for what.
@@ -293,24 +247,15 @@ def test_there_is_nothing_without_the_token(served):
     "run_id", ["....", "%2e%2e", "..%2f..%2fetc%2fpasswd", "%00", "mh", "x" * 5000, "runs%2fmh"]
 )
 def test_no_path_of_a_request_reaches_the_files(client, run_id, runs):
-    for path in ("", "/samples", "/chains/0", "/chains/0/epochs/0"):
+    for path in ("", "/verdict", "/chains/0", "/chains/0/epochs/0"):
         assert client.get(f"/api/runs/{run_id}{path}").status_code in (404, 422)
     assert client.get(f"/{run_id}").status_code == 404
     assert str(runs) not in client.get("/api/runs").text.replace(str(runs / "broken"), "")
 
 
-def test_ids_say_nothing_of_paths_and_stay(runs, client):
-    known = ids(client)
-    assert known["mh"] == id_of(runs / "mh") == id_of(runs / "gibbs" / ".." / "mh")
-    assert re.fullmatch(r"[0-9a-f]{12}", known["mh"])
-    assert len(set(known.values())) == 6
-
-
 @pytest.mark.parametrize("path", [
     "chains/3", "chains/-1", "chains/x", "chains/0/epochs/6", "chains/0/epochs/-1",
-    "chains/0/epochs/1e3", f"chains/{10**30}", "samples?sort=text", "samples?limit=0",
-    "samples?limit=1000", "samples?offset=-1", "samples?chain=-1", "samples?lowest=nan",
-    "samples?highest=inf", "samples?search=" + "x" * 201, "samples?descending=perhaps",
+    "chains/0/epochs/1e3", f"chains/{10**30}",
 ])  # fmt: skip
 def test_what_is_out_of_bounds_is_refused(client, path):
     response = client.get(f"/api/runs/{ids(client)['mh']}/{path}")
@@ -393,24 +338,35 @@ def test_what_ends_the_server_ends_its_run_saved(tmp_path):
     assert run.summary().epochs_done >= 1
 
 
-@pytest.mark.parametrize("change", [
-    {"model": "nobody"}, {"model": "../../etc"}, {"model": "wiki-judge"}, {"model": "x" * 101},
-    {"method": "exact"}, {"energy": "autoregressive"}, {"chains": 0}, {"chains": MOST_CHAINS + 1},
-    {"chains": "2"}, {"chains": 2.0}, {"chains": True}, {"length": 0}, {"length": 65},
-    {"epochs": MOST_EPOCHS + 1}, {"epochs": 10**30}, {"temperature": 0}, {"temperature": 1e9},
-    {"temperature": None}, {"seed": -1}, {"seed": 2**32}, {"out": "/tmp/x"}, {"device": "cuda"},
-])  # fmt: skip
-def test_what_is_no_small_run_is_refused_and_nothing_is_begun(client, change, tmp_path):
+TEXTUAL = {"text": "a river"}
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        *(({"model": name}, "") for name in ("nobody", "../../etc", "wiki-judge", "x" * 101)),
+        *(({"chains": count}, "") for count in (0, MOST_CHAINS + 1, "2", 2.0, True)),
+        *(({"temperature": value}, "") for value in (0, 1e9, None)),
+        ({"method": "exact"}, ""), ({"energy": "autoregressive"}, ""), ({"length": 65}, ""),
+        ({"epochs": 10**30}, ""), ({"seed": 2**32}, ""), ({"out": "/tmp/x"}, ""),
+        ({"freeze": "1-2"}, "give one to start from"),
+        (TEXTUAL | {"method": "mask-predict"}, "leave the text empty"),
+        ({"name": "two\nlines"}, "one line"),
+        ({"text": "two\nlines"}, "one line"),
+        (TEXTUAL | {"prefix": "\0"}, "one line"),
+        (TEXTUAL | {"freeze": __file__}, "not a file"),
+        ({"text": "x" * (LONGEST_TEXT + 1)}, "text"),
+        # Longer than the name of any file.
+        (TEXTUAL | {"model": "nobody", "freeze": "ä" * 200}, "no such model"),
+    ],
+)  # fmt: skip
+def test_what_is_no_small_run_is_refused_and_nothing_is_begun(client, change, reason, tmp_path):
     response = post(client, "/api/live", SMALL | change)
     assert response.status_code == 422
+    assert reason in response.json()["detail"]
     assert len(response.text) < 200
     assert client.get("/api/live").json()["status"] == "none"
     assert not (tmp_path / "made").exists()
-
-
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b"\xff", b"[" * 3000])
-def test_what_is_no_object_starts_nothing(client, body):
-    assert post(client, "/api/live", body).status_code in (400, 422)
 
 
 @pytest.mark.parametrize(
@@ -446,6 +402,8 @@ def test_the_page_itself_may_send(served, headers):
 
 
 def test_only_small_json_is_read(client):
+    for body in (b"", b"{", b"[]", b"null", b"\xff", b"[" * 3000):
+        assert post(client, "/api/live", body).status_code in (400, 422)
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""):
         assert post(client, "/api/live", SMALL, kind).status_code == 415
         assert post(client, "/api/live/stop", {}, kind).status_code == 415
@@ -479,60 +437,6 @@ def test_the_form_offers_what_the_server_takes(client):
     chains = offered["fields"]["chains"]
     assert (chains["default"], chains["minimum"], chains["maximum"]) == (6, 1, MOST_CHAINS)
     assert offered["fields"]["model"]["default"] == "wiki-small"
-
-
-# Cards and forms.
-
-
-def test_a_card_has_the_verdict_of_diagnose_and_the_name(client, runs):
-    (card,) = (one for one in client.get("/api/runs").json() if one["name"] == "named")
-    assert (card["title"], card["name"]) == ("First try", "named")
-    found = Run.open(runs / "named").diagnose()
-    told = client.get(f"/api/runs/{card['id']}/verdict").json()
-    assert told == found.verdict.to_dict()
-    assert told["tone"] == "open"
-    assert client.get("/api/runs/nobody/verdict").status_code == 404
-    assert client.get(f"/api/runs/{card['id']}").json()["title"] == "First try"
-
-
-def test_a_group_is_one_row_and_opens_to_all_of_its_samples(client, runs):
-    path = f"/api/runs/{id_of(runs / 'mh')}/samples"
-    every = client.get(path, params={"limit": 200}).json()
-    sizes = Counter(one["group"] for one in every["samples"])
-    grouped = client.get(path, params={"limit": 200, "grouped": True}).json()
-    assert (every["rows"], grouped["rows"], grouped["found"]) == (18, len(sizes), 18)
-    assert [one["similar"] + 1 for one in grouped["samples"]] == [
-        sizes[one["group"]] for one in grouped["samples"]
-    ]
-    # The first of each group, in the order that was asked for.
-    energies = [one["energy_raw"] for one in grouped["samples"]]
-    assert energies == sorted(energies)
-    for one in grouped["samples"]:
-        group = client.get(path, params={"group": one["group"], "limit": 200}).json()["samples"]
-        assert len(group) == sizes[one["group"]]
-        assert {other["chain"] for other in group} == {one["chain"]}
-        assert min(other["energy_raw"] for other in group) == one["energy_raw"]
-
-
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"freeze": "1-2"}, "give one to start from"),
-        ({"text": "a river", "method": "mask-predict"}, "leave the text empty"),
-        ({"name": "two\nlines"}, "one line"),
-        ({"text": "two\nlines"}, "one line"),
-        ({"text": "a river", "prefix": "\0"}, "one line"),
-        ({"text": "a river", "freeze": __file__}, "not a file"),
-        ({"text": "x" * (LONGEST_TEXT + 1)}, "text"),
-        # Longer than the name of any file.
-        ({"model": "nobody", "text": "a river", "freeze": "ä" * 200}, "no such model"),
-    ],
-)
-def test_what_cannot_be_is_refused_at_once(client, changes, reason):
-    answer = post(client, "/api/live", TEXT | changes)
-    assert answer.status_code == 422
-    assert reason in str(answer.json()["detail"])
-    assert client.get("/api/live").json()["status"] == "none"
 
 
 @pytest.mark.slow

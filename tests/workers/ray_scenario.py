@@ -14,6 +14,7 @@ from pathlib import Path
 import maskov
 from maskov import Metropolis, Raw, Schedule, Workers
 from maskov.config import ModelSource
+from maskov.runs.coordinator import Silent
 
 SETTINGS = {
     "schedule": Schedule(epochs=30),
@@ -32,26 +33,17 @@ def sampled(folder: Path, **more) -> None:
                   **more)  # fmt: skip
 
 
-class Killer:
+class Killer(Silent):
     """Listens to a run; once its chains move, it kills what it was told to kill."""
 
     def __init__(self, kill) -> None:
         self.kill = kill
         self.killed = 0
 
-    def begun(self, model):
-        pass
-
-    def noted(self, text):
-        pass
-
     def moved(self, state, epoch, passes):
         if epoch >= 2 and not self.killed:
             self.killed = 1
             self.kill()
-
-    def epoch_ended(self, epoch, values, passes):
-        pass
 
 
 def main(folder: Path, how: str) -> None:

@@ -26,7 +26,7 @@ def test_a_masked_model_answers_with_the_same_bits(precision):
     whole = torch.float64 if precision == torch.float64 else torch.float32
     model = tiny_bert("red green blue white", whole)
     if precision == torch.bfloat16:
-        model = model.in_precision(precision)
+        model = model.in_precision("bfloat16")
     there = _sent(model)
     assert there.fingerprint() == model.fingerprint()
     assert (there.precision, there.name, there.caution) == (
@@ -45,16 +45,8 @@ def test_a_model_from_a_file_answers_with_the_same_bits(tmp_path):
     sequences = Sequences(TOKENS, torch.tensor([4, 4]))
     one, other = (Scorer(each).cache(sequences) for each in (model, _sent(model)))
     assert torch.equal(one.hidden, other.hidden)
-    tied = model.network
-    assert tied.get_input_embeddings().weight is tied.get_output_embeddings().weight
-
-
-def test_weights_that_are_shared_stay_shared():
-    network = tiny_bert().network
-    there = _sent(tiny_bert()).network
-    tied = [network.get_input_embeddings().weight is network.get_output_embeddings().weight]
-    tied += [there.get_input_embeddings().weight is there.get_output_embeddings().weight]
-    assert tied == [True, True]
+    for tied in (model.network, _sent(model).network):
+        assert tied.get_input_embeddings().weight is tied.get_output_embeddings().weight
 
 
 def test_a_translation_model_has_its_sources_with_it(tmp_path):
@@ -64,13 +56,9 @@ def test_a_translation_model_has_its_sources_with_it(tmp_path):
     assert torch.equal(there.sources.states, model.sources.states)
 
 
-def test_a_table_travels_as_it_is():
+def test_a_table_travels_as_it_is_and_what_cannot_be_sent_is_one_sentence():
     model = random_table()
     assert _sent(model).fingerprint() == model.fingerprint()
-
-
-def test_what_cannot_be_sent_is_one_sentence():
-    model = random_table()
     model.secret = lambda: None
     with pytest.raises(InputError, match="without workers"):
         PickledModel.of(model)

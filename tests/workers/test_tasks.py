@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from maskov import Gibbs, Metropolis, Norm, Raw, Schedule, Workers, resume, sample
-from maskov.cli import main
 from maskov.errors import InputError, Interrupted
 from maskov.models import scorer
 from maskov.runs.state import cut
+from maskov.workers import pools
 from odd_workers import files, oddly
 from small import tiny_bert
 
@@ -50,7 +50,7 @@ def test_a_run_begun_here_goes_on_there_and_back(tmp_path, monkeypatch):
     with pytest.raises(EnoughError):
         resume(tmp_path / "run", MODEL, workers=Workers(2), checkpoint_every=0)
     monkeypatch.setattr(driver.Coordinator, "_receive", receive)
-    assert not resume(tmp_path / "run", MODEL).damaged
+    assert not resume(tmp_path / "run", MODEL).recovered
     assert files(tmp_path / "run") == files(tmp_path / "whole")
 
 
@@ -70,6 +70,19 @@ def test_groups_depend_on_the_model_and_not_on_the_number_of_chains():
     assert few.manifest.config.execution.resident == many.manifest.config.execution.resident
 
 
+@pytest.mark.parametrize(
+    ("chains", "cores", "is_long", "size"),
+    [(8, 2, True, 4), (8, 4, True, 4), (64, 2, True, 32), (64, 16, True, 4), (64, 2, False, 999)],
+)
+def test_a_long_run_has_a_group_for_each_core(monkeypatch, chains, cores, is_long, size):
+    """Unless a group would have fewer than 80 tokens; a short run has full batches."""
+    monkeypatch.setattr(pools, "_cores", lambda: cores)
+    monkeypatch.setattr(pools, "_is_long", lambda *_: is_long)
+    monkeypatch.setattr(scorer.Scorer, "resident", lambda *_, lock_step: 999)
+    run = sample(MODEL, Gibbs(), Schedule(epochs=1), chains=chains, length=20, workers=0)
+    assert run.manifest.config.execution.resident == size
+
+
 @pytest.mark.parametrize("length", [5, (2, 9), 40])
 def test_chains_in_lock_step_are_enough_for_a_batch_of_some_size(monkeypatch, length):
     """Each has one pass in a call then; for few rows a CPU mostly waits for the weights."""
@@ -85,8 +98,9 @@ def test_chains_in_lock_step_are_enough_for_a_batch_of_some_size(monkeypatch, le
     assert 1 <= rounds < lock_step
     mean = 40 if length == 40 else 5
     assert lock_step * mean >= 100
-    # Epochs that accept everything are in lock-step.
+    # Epochs that accept everything are in lock-step, and those of a burn-in with groups.
     assert group(mh, Schedule(epochs=2, force_accept=1)) == lock_step
+    assert group(mh, Schedule(2, 1, burn_in_energy="raw(groups=2)")) == lock_step
 
 
 @pytest.mark.parametrize(
@@ -127,10 +141,8 @@ def test_a_kernel_of_the_users_own_is_not_sent_away():
 
 
 @pytest.mark.parametrize("words", ["--workers 2", "--workers ray", "--threads 2", "--resident 3"])
-def test_ar_has_no_chains_to_share_out(words, capfd, tmp_path):
-    lines = str(tmp_path / "lines")
+def test_ar_has_no_chains_to_share_out(words, call, tmp_path):
     (tmp_path / "lines").write_text("red\n")
-    with pytest.raises(SystemExit) as ended:
-        main(["translate", lines, "--method", "ar", "--pair", "de-en", *words.split()])
-    assert ended.value.code == 2
-    assert "'ar'" in capfd.readouterr().err
+    ask = ("translate", tmp_path / "lines", "--method", "ar", "--pair", "de-en", *words.split())
+    code, _, err = call(*ask)
+    assert (code, "'ar'" in err) == (2, True)

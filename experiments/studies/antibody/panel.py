@@ -108,7 +108,7 @@ class Curve:
         return cls(names, mutations, np.cumsum(right, dtype=np.int64), wanted)
 
     def at(self, mutations: int) -> tuple[float, float]:
-        """Return precision and recall at so many mutations, as far as the ranking goes."""
+        """Return precision and recall at so many mutations, or at all that are ranked."""
         count = min(mutations, len(self.right))
         right = int(self.right[count - 1]) if count else 0
         return right / max(count, 1), right / max(self.wanted, 1)

@@ -1,4 +1,4 @@
-"""EvoProtGrad 0.2 on the lattice: the same target, in an environment of its own.
+"""EvoProtGrad 0.2 on the lattice: the same target, in a separate environment.
 
     python -m venv evo && evo/bin/pip install evo-prot-grad==0.2 'transformers<5' numpy
     evo/bin/python experiments/studies/antibody/peer.py LATTICE.json --out peer.json
@@ -10,7 +10,7 @@ other letter costs 100, so hardly any is proposed. Four ways to run it:
 - `as it is`: whole sequences; places that may not change are preserved regions.
 - `varied places only`: sequences of the varied places alone, no preserved regions, since its way
   back does not know of those.
-- `with the reject step mended`: the same, and a rejected proposal leaves the chain where it was. In
+- `with the reject step fixed`: the same, and a rejected proposal leaves the chain where it was. In
   version 0.2 `cur_chains_oh` holds the proposal when the line for rejected ones keeps it.
 - `and the way back`: the probability of the way back is that of the old letters. In version 0.2 it
   is that of the new ones, at the places where they already stand.
@@ -39,9 +39,9 @@ from evo_prot_grad.experts.onehot_downstream_regression_expert import (
 
 OUTSIDE = 100.0
 KEEPS = "cur_chains_oh = y * accepted + (1.0 - accepted) * cur_chains_oh"
-MENDED = "cur_chains_oh = y * accepted + (1.0 - accepted) * self.chains_oh"
+FIXED = "cur_chains_oh = y * accepted + (1.0 - accepted) * self.chains_oh"
 BACK = "cd_reverse.log_prob(onehot_Idx[id])"
-MENDED_BACK = "cd_reverse.log_prob(old_letters(onehot_Idx[id], traj_list[id]))"
+FIXED_BACK = "cd_reverse.log_prob(old_letters(onehot_Idx[id], traj_list[id]))"
 
 
 class Table(torch.nn.Module):
@@ -71,7 +71,7 @@ def old_letters(chosen: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
     return (before * places).reshape(len(before), -1)
 
 
-def mended(*changes: tuple[str, str]) -> type:
+def fixed(*changes: tuple[str, str]) -> type:
     """Return the sampler with some lines changed."""
     source = textwrap.dedent(inspect.getsource(sampler.DirectedEvolution.__call__))
     for old, new in changes:
@@ -120,8 +120,8 @@ def main() -> None:
     ways = {
         "as it is": (sampler.DirectedEvolution, whole),
         "varied places only": (sampler.DirectedEvolution, alone),
-        "with the reject step mended": (mended((KEEPS, MENDED)), alone),
-        "and the way back": (mended((KEEPS, MENDED), (BACK, MENDED_BACK)), alone),
+        "with the reject step fixed": (fixed((KEEPS, FIXED)), alone),
+        "and the way back": (fixed((KEEPS, FIXED), (BACK, FIXED_BACK)), alone),
     }
     found = {}
     for name, (kind, (parent, places, held)) in ways.items():

@@ -2,8 +2,6 @@
 
     python -m experiments.studies.control prepare DATA WORK     # split the lines
     python -m experiments.studies.control train WORK            # on a GPU, about 8 minutes
-    python -m experiments.studies.control pack WORK OUT         # the models in parts of 15 MiB
-    python -m experiments.studies.control unpack OUT WORK
     python -m experiments.studies.control rewrite WORK SETTINGS OUT
     python -m experiments.studies.control rerank WORK OUT NAME WEIGHT # pick by a third classifier
     python -m experiments.studies.control page DATA WORK OUT --results FOLDER --chosen NAME
@@ -30,12 +28,6 @@ def main(arguments: list[str] | None = None) -> None:
     train.add_argument("work", type=Path)
     train.add_argument("--quick", action="store_true", help="toy sizes, to try it on a CPU")
     train.add_argument("--base", default="wiki-small", help="masked LM to adapt")
-    pack = steps.add_parser("pack", help="write the models in parts of 15 MiB")
-    pack.add_argument("work", type=Path)
-    pack.add_argument("out", type=Path)
-    unpack = steps.add_parser("unpack", help="extract these parts")
-    unpack.add_argument("folder", type=Path)
-    unpack.add_argument("work", type=Path)
     rewrite = steps.add_parser("rewrite", help="rewrite lines by a JSON list of settings")
     rewrite.add_argument("work", type=Path)
     rewrite.add_argument("settings", type=Path)
@@ -82,18 +74,10 @@ def main(arguments: list[str] | None = None) -> None:
         from experiments.studies.control.page import write_page
 
         write_page(given.data, given.work, given.out, given.results, given.chosen, given.evaluator)
-    elif given.step == "rerank":
+    else:
         from experiments.studies.control.reranking import rerank as pick
 
         pick(given.work, given.out, given.name, given.weight)
-    elif given.step == "pack":
-        from experiments.studies.control.packing import pack as write
-
-        write(given.work, given.out)
-    else:
-        from experiments.studies.control.packing import unpack as extract
-
-        extract(given.folder, given.work)
 
 
 if __name__ == "__main__":

@@ -340,7 +340,7 @@ def _exactness(comparison: Comparison, picks: Sequence[_Pick]) -> list[str]:
         "",
         f"The chosen setting, {comparison.chosen}. A chain samples from exp(−E/T): its last text "
         "is a plain sample; the lowest energy that it ever had is a search. Rows of one chain are "
-        f"means over the {comparison.best.chains} chains, each scored as a system of its own.",
+        f"means over the {comparison.best.chains} chains, each scored as a separate system.",
         "",
         "| | passes | mean energy | accuracy | self-BLEU | BLEU against the human | perplexity of "
         "the judge |",

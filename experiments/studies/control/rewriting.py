@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from maskov.kernels.registry import parse_moves
 from maskov.models import choose_device, load
 from maskov.moves import MaskedConditional, Span
 from maskov.plan import execute
-from maskov.rewriting import Rewriter
+from maskov.rewriting import Task, picked, plan_rewriting
 
 LABELS = ("negative", "positive")
 PICKS = ("lowest", "last")
@@ -51,25 +51,27 @@ class Setting:
             for row in rows
         ]
 
-    def rewriter(self, models: Path, label: str, device: Any) -> Rewriter:
-        """Return the rewriter toward a label."""
+    def task(self, model: Any, lines: Sequence[str], models: Path, label: str, seed: int) -> Task:
+        """Return how lines are rewritten toward a label."""
         experts = [f"classifier({models / name}, label={label})" for name in self.experts]
         proposal = MaskedConditional(self.proposal_temperature)
         sizes = tuple(range(1, 1 + len(self.span_weights)))
         moves, weights, _ = parse_moves(self.moves, proposal)
         spans = Span(proposal, sizes, self.span_weights)
         moves = tuple(spans if isinstance(move, Span) else move for move in moves)
-        return Rewriter(
-            parse_energy("+".join(experts), loading=Loading(device)),
-            self.strength,
-            self.keep,
-            self.fluency,
-            self.temperature,
-            self.hot,
-            self.chains,
-            self.epochs,
-            moves=moves,
-            weights=weights,
+        return plan_rewriting(
+            model=model,
+            texts=lines,
+            toward=parse_energy("+".join(experts), loading=Loading(model.device)),
+            strength=self.strength,
+            keep=self.keep,
+            fluency=self.fluency,
+            target_temperature=self.temperature,
+            hot=self.hot,
+            chains=self.chains,
+            epochs=self.epochs,
+            moves=list(zip(moves, weights, strict=True)),
+            seed=seed,
         )
 
 
@@ -108,20 +110,20 @@ def _rewritten(
     for number, (tested, tuned) in enumerate(zip(test, held, strict=True)):
         label, lines = LABELS[1 - number], [*tested, *tuned]
         model = load(str(models / "domain"), device, prefix=label if setting.prefixed else "")
-        rewriter = setting.rewriter(models.resolve(), label, device)
-        run = execute(rewriter.plan(model, lines, seed=seed))
+        task = setting.task(model, lines, models.resolve(), label, seed)
+        assert task.plan is not None  # no line is empty
+        run = execute(task.plan)
         passes += float(run.traces["passes"].sum())
         passes += setting.chains * sum(len(model.encode(line)) for line in lines)
         steps += float(run.traces["steps"].sum())
         count += len(lines)
         for pick in PICKS:
-            picking = replace(rewriter, pick=pick)
-            rows = list(picking.picked(model, run, lines, every_chain=True))
+            rows = list(picked(model, run, lines, pick, every_chain=True))
             end = len(tested) * setting.chains
             for what, part in (("", rows[:end]), (".held", rows[end:])):
                 file = out / f"{setting.name}{what}.{pick}.{number}.jsonl"
                 file.write_text("".join(row.to_json() + "\n" for row in part), encoding="utf-8")
-            best = picking.picked(model, run, lines)
+            best = picked(model, run, lines, pick)
             chosen[pick].append([row.text for row in best if row.line >= len(tested)])
     bag = Bag.load(models / "bag")
     return {

@@ -164,7 +164,7 @@ def _read_pairs(source: str, references: str) -> tuple[list[str], list[str]]:
             f"'{source}' is a folder; --references needs translations, one per line.",
         ),
     )
-    others, rows = _read_rows(references), _read_rows(source, empty=True)
+    others, rows = _read_rows(references), _read_rows(source)
     for file, found in ((references, others), (source, rows)):
         if "record" in found[0]:
             raise InputError(
@@ -184,11 +184,11 @@ def read_sentences(source: str) -> list[str] | list[Record]:
     return [row.get("record", row["text"]) for row in _read_rows(source)]
 
 
-def _read_rows(source: str, empty: bool = False) -> list[dict[str, Any]]:
+def _read_rows(source: str) -> list[dict[str, Any]]:
     """Read lines as dictionaries with a `text`; JSON lines have more, and FASTA the `record`."""
     from maskov.fasta import is_fasta, parse
 
-    lines = read_lines(source, empty)
+    lines = read_lines(source)
     # A .jsonl file, or `sample --json` piped.
     if source.endswith(".jsonl") or (source == "-" and lines[0].lstrip().startswith("{")):
         return [_parse_row(line, number, source) for number, line in enumerate(lines, 1)]
@@ -254,13 +254,20 @@ def _print_evidence(found: Evidence) -> None:
             rows.append((
                 target.energy if first else "",
                 f"{target.temperature:g}" if first else "",
-                str(one.length),
+                f"{one.length}" if one.line is None else f"{one.length} (line {one.line})",
                 "0, exactly" if target.exact else f"{one.log_z:.2f} ± {one.error:.2f}",
                 f"{bound}{target.nats_per_token:.3f}{error}" if last else "",
                 f"{bound}{target.bits_per_byte:.3f}" if last else "",
                 "" if target.exact else "agree" if one.agree else "do not agree",
             ))  # fmt: skip
             notes += [f"note: {target.energy}, {one.length} tokens: {it}" for it in one.problems]
+            if (found_bounds := one.bounds) is not None:
+                lower, upper = found_bounds.lower, found_bounds.upper
+                notes.append(
+                    f"{target.energy}, {one.length} tokens: populations have log Z from {lower} to "
+                    f"{upper}, a gap of {upper.value - lower.value:.2f}, where 0 is exact; those "
+                    f"from below {'agree' if found_bounds.agree else 'do not agree'}"
+                )
         if target.best is not None and found.texts:
             share, nats = target.best
             notes.append(

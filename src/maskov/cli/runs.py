@@ -55,7 +55,7 @@ def sample(given: dict[str, Any], json: Json = False, quiet: Quiet = False) -> N
     _run(given, json, quiet)
 
 
-@command_of(api.infill, "texts", "length", "freeze", model=DEFAULT_MODEL)
+@command_of(api.infill, model=DEFAULT_MODEL)
 def infill(
     given: dict[str, Any], json: Json = False, quiet: Quiet = False, top_k: TopK = None
 ) -> None:
@@ -63,7 +63,6 @@ def infill(
     from maskov.filling import fill_as_asked
 
     if api.runs_chains(given):
-        api.refuse_of_fills(given)
         _run(given, json, quiet, top_k)
         return
     with stop_on_signals() as stop:
@@ -109,11 +108,11 @@ def rewrite(given: dict[str, Any], json: Json = False, quiet: Quiet = False) -> 
     from maskov.rewriting import plan_rewriting
 
     task = plan_rewriting(**given)
-    out, epochs = given.get("out"), task.rewriter.epochs
-    with _watched(task.model, epochs, quiet, out, "repeat the command") as watch:
+    asked, out = task.asked, task.asked.out
+    with _watched(task.model, asked.epochs, quiet, out, "repeat the command") as watch:
         found = task.rewritings(*watch)
     for one in found:
-        sys.stdout.write(_rewritten(one, json, task.every_chain))
+        sys.stdout.write(_rewritten(one, json, asked.every_chain))
 
 
 def _rewritten(one: Rewriting, json: bool, every_chain: bool) -> str:

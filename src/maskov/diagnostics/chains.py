@@ -62,14 +62,19 @@ def chain_lengths(manifest: Manifest, traces: Traces) -> npt.NDArray[np.int64] |
     return None if manifest.inputs.sampled else np.array(traces["lengths"][0], dtype=np.int64)
 
 
-def visits_once(manifest: Manifest, epoch: int) -> bool:
-    """Whether each epoch from `epoch` on visits every free position once, one at a time."""
-    if manifest.order is None or manifest.particles:
+def knows_visits(manifest: Manifest, traces: Traces) -> bool:
+    """Whether each epoch after burn-in visits every free position once, one at a time.
+
+    With replicas a swap may change every token at once. The tokens before the first epoch are not
+    traced, so its changes are unknown.
+    """
+    kept = kept_epochs(manifest, traces)
+    first = max(kept.start, 1)
+    if manifest.order is None or manifest.particles or manifest.replicas > 1 or kept.stop <= first:
         return False
-    if manifest.schedule.block is None:
-        return manifest.block == 1
     # Blocks only shrink.
-    return manifest.schedule.block_at(epoch) == 1
+    block = manifest.schedule.block
+    return (manifest.block if block is None else manifest.schedule.block_at(first)) == 1
 
 
 def to_arviz(manifest: Manifest, traces: Traces, *, warmup: bool = False) -> Any:

@@ -62,23 +62,30 @@ class GroupFigures(Convergence):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EnergyFigures(Convergence):
+class Correlation:
+    """The autocorrelation at lags 0, 1, ... draws and the integrated time in epochs.
+
+    The time is a lower bound if `at_least`. Both are None where unknown.
+    """
+
+    autocorrelation: list[float] | None = None
+    time: float | None = None
+    at_least: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnergyFigures(Convergence, Correlation):
     """An energy over a whole run.
 
     `draws` is the number of traced epochs after burn-in, `spacing` epochs apart. `r_hat` and its
     limit are those of the worst group of two chains or more; effective sizes are summed over
     groups; the mean weighs all chains equally and `mcse` is its Monte Carlo error. Energies grow
     with the length: of sequences of several lengths there is a mean in each group, but none here.
-    `autocorrelation` is by lag in draws; `time` is the integrated autocorrelation time in epochs, a
-    lower bound if `at_least`.
     """
 
     draws: int
     spacing: int | None
     constant_groups: int
-    autocorrelation: list[float] | None
-    time: float | None
-    at_least: bool
     groups: list[GroupFigures]
 
 
@@ -97,13 +104,15 @@ def energy_figures(trace: Values, groups: Sequence[Group]) -> EnergyFigures:
         )
         for part, group in zip(parts, groups, strict=True)
     ]
-    correlation, time, at_least = _correlation(parts)
+    moves = len(values) >= MIN_DRAWS and not all(one.constant for one in figures)
+    found = correlation_of(autocorrelation(parts) if moves else None, values.size, spacing or 1)
     r_hat, limit = worst_r_hat([(one.r_hat, one.r_hat_limit) for one in figures if one.chains > 1])
     lengths = {group.length for group in groups}
     has_mean = len(lengths) == 1 and None not in lengths and values.size
     # Groups are independent of one another.
     errors = [one.mcse and one.mcse * one.chains / trace.shape[1] for one in figures]
     return EnergyFigures(
+        **vars(found),
         draws=len(values),
         spacing=spacing,
         mean=float(values.mean()) if has_mean else None,
@@ -113,9 +122,6 @@ def energy_figures(trace: Values, groups: Sequence[Group]) -> EnergyFigures:
         ess_bulk=_combine(sum, [one.ess_bulk for one in figures]),
         ess_tail=_combine(sum, [one.ess_tail for one in figures]),
         constant_groups=sum(group.constant for group in figures),
-        autocorrelation=correlation,
-        time=None if time is None or spacing is None else time * spacing,
-        at_least=at_least,
         groups=figures,
     )
 
@@ -235,18 +241,23 @@ def autocorrelation(groups: Sequence[Values]) -> Values | None:
     return correlation
 
 
-def integrated_time(correlation: Values, count: int) -> tuple[Values, npt.NDArray[np.bool_]]:
-    """Return 1 + 2·Σ ρ_t over the first axis, and whether that is only a lower bound.
+def correlation_of(correlation: Values | None, count: int, spacing: int = 1) -> Correlation:
+    """Return an autocorrelation and its integrated time 1 + 2·Σ ρ_t, of draws `spacing` apart.
 
     Geyer's rule: the pairs ρ_2k + ρ_2k+1 are summed while they are positive, and made to decrease.
     If they are still positive at the last lag, the time is a lower bound.
     The effective size of `count` draws is limited to count·log10(count).
     """
+    if correlation is None:
+        return Correlation()
     pairs = correlation[0::2] + correlation[1::2]
-    positive = np.logical_and.accumulate(pairs > 0, axis=0)
-    decreasing = np.minimum.accumulate(pairs, axis=0)
-    time = -1 + 2 * np.where(positive, decreasing, 0.0).sum(0)
-    return np.asarray(np.maximum(time, 1 / np.log10(count))), np.asarray(positive[-1])
+    positive = np.logical_and.accumulate(pairs > 0)
+    time = -1 + 2 * np.minimum.accumulate(pairs)[positive].sum()
+    return Correlation(
+        autocorrelation=correlation.tolist(),
+        time=spacing * float(max(time, 1 / np.log10(count))),
+        at_least=bool(positive[-1]),
+    )
 
 
 def _evenly_traced(trace: Values) -> tuple[npt.NDArray[np.int64], int | None]:
@@ -257,16 +268,6 @@ def _evenly_traced(trace: Values) -> tuple[npt.NDArray[np.int64], int | None]:
     gaps = np.diff(rows)
     uneven = np.flatnonzero(gaps != gaps[-1])
     return rows[uneven[-1] + 1 :] if len(uneven) else rows, int(gaps[-1])
-
-
-def _correlation(parts: Sequence[Values]) -> tuple[list[float] | None, float | None, bool]:
-    """Return the autocorrelation over all groups, its time, and whether that is a lower bound."""
-    enough = len(parts[0]) >= MIN_DRAWS and not all(map(is_constant, parts))
-    correlation = autocorrelation(parts) if enough else None
-    if correlation is None:
-        return None, None, False
-    time, at_least = integrated_time(correlation, sum(part.size for part in parts))
-    return correlation.tolist(), float(time), bool(at_least)
 
 
 def _combine(function: Any, values: Sequence[float | None]) -> float | None:

@@ -8,8 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from maskov.config import Manifest
-from maskov.diagnostics.chains import Group, chain_groups, kept_epochs, visits_once
-from maskov.diagnostics.convergence import Convergence, EnergyFigures, energy_figures
+from maskov.diagnostics.chains import Group, chain_groups, kept_epochs
+from maskov.diagnostics.convergence import (
+    Convergence,
+    Correlation,
+    EnergyFigures,
+    energy_figures,
+)
 from maskov.diagnostics.populations import (
     PopulationFigures,
     population_figures,
@@ -181,6 +186,15 @@ class Table:
     head: list[str]
     rows: list[list[str]]
 
+    def __str__(self) -> str:
+        lines = [self.head, *self.rows]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        cells = [
+            [f"{one:{'>' if place else '<'}{width}}" for place, (one, width) in enumerate(pairs)]
+            for pairs in (zip(line, widths, strict=True) for line in lines)
+        ]
+        return "\n".join(["  ".join(line).rstrip() for line in cells])
+
 
 @dataclass(frozen=True)
 class Diagnosis:
@@ -203,29 +217,26 @@ class Diagnosis:
     populations: list[PopulationFigures]
     notes: list[str]
 
+    def __str__(self) -> str:
+        notes = [f"note: {note}" for note in self.notes]
+        return "\n".join([*self.verdict.lines(), *map(str, self.tables()), *notes])
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
         return asdict(self)
 
     def tables(self) -> list[Table]:
         """Return the tables that a reader sees: convergence, experts, exchange of replicas."""
-        rows = [_row(name, one, one.time, one.at_least) for name, one in self.energies.items()]
-        rows += [
-            _row(one.name, one.energy, one.energy.time, one.energy.at_least) for one in self.experts
-        ]
-        if self.tokens is not None:
-            rows.append(_row("tokens", Convergence(), self.tokens.time, self.tokens.at_least))
-            statistics = self.tokens.statistics
-            # One that is alone is the slowest.
-            ends = zip(("slowest", "fastest"), statistics[:1] + statistics[1:][-1:], strict=False)
-            for which, one in ends:
-                numbers = Convergence(
-                    mean=one.mean, r_hat=one.r_hat, r_hat_limit=one.r_hat_limit, ess_bulk=one.ess
-                )
-                rows.append(_row(f"{which}: {one.name}", numbers))
-        found = [Table("Convergence after burn-in", list(_COLUMNS), rows)]
+        found = [Table("Convergence after burn-in", list(_COLUMNS), self._rows())]
         if self.populations:
             found = [_population_table(self.populations)]
+            sizes = [
+                [str(one.length), f"{shown(one.log_z)} ± {shown(one.error)}",
+                 shown(one.share, ".3f")]
+                for figures in self.populations for one in figures.lengths
+            ]  # fmt: skip
+            if sizes:
+                found.append(Table("Lengths", ["tokens", "log Z", "share"], sizes))
         elif self.verdict.state == "independent draws":
             found = []
         if self.experts:
@@ -245,14 +256,25 @@ class Diagnosis:
                 [f"swaps, β {pair}", shown(rate, ".3f")] for pair, rate in self.exchange.pairs()
             ]
             trips = shown(self.exchange.round_trips_per_1000_epochs, ".1f")
-            found.append(
-                Table(
-                    "Exchange of replicas after burn-in",
-                    ["replicas", "rate"],
-                    [*swaps, ["round trips per 1,000 epochs", trips]],
-                )
-            )
+            rows = [*swaps, ["round trips per 1,000 epochs", trips]]
+            found.append(Table("Exchange of replicas after burn-in", ["replicas", "rate"], rows))
         return found
+
+    def _rows(self) -> list[list[str]]:
+        """Return the rows of energies, experts, all tokens, the slowest and the fastest."""
+        energies = [*self.energies.items(), *((one.name, one.energy) for one in self.experts)]
+        rows = [_row(name, one, one) for name, one in energies]
+        if self.tokens is not None:
+            rows.append(_row("tokens", Convergence(), self.tokens))
+            statistics = self.tokens.statistics
+            # One that is alone is the slowest.
+            ends = zip(("slowest", "fastest"), statistics[:1] + statistics[1:][-1:], strict=False)
+            for which, one in ends:
+                numbers = Convergence(
+                    mean=one.mean, r_hat=one.r_hat, r_hat_limit=one.r_hat_limit, ess_bulk=one.ess
+                )
+                rows.append(_row(f"{which}: {one.name}", numbers, Correlation()))
+        return rows
 
 
 def _population_table(figures: list[PopulationFigures]) -> Table:
@@ -274,13 +296,13 @@ def _population_table(figures: list[PopulationFigures]) -> Table:
 _COLUMNS = ("", "nested R-hat", "limit", "ESS bulk", "ESS tail", "mean", "MCSE", "autocorr. time")
 
 
-def _row(name: str, one: Convergence, time: float | None = None, bound: bool = False) -> list[str]:
+def _row(name: str, one: Convergence, lags: Correlation) -> list[str]:
     numbers = [
         (one.r_hat, ".3f"), (one.r_hat_limit, ".3f"), (one.ess_bulk, ",.0f"),
         (one.ess_tail, ",.0f"), (one.mean, "z.2f"), (one.mcse, ".2g"),
     ]  # fmt: skip
-    epochs = "≥ " * bound + shown(time, ".1f") + " epochs" * (time is not None)
-    return [name, *(shown(value, form) for value, form in numbers), epochs]
+    time = "≥ " * lags.at_least + shown(lags.time, ".1f") + " epochs" * (lags.time is not None)
+    return [name, *(shown(value, form) for value, form in numbers), time]
 
 
 def diagnose(manifest: Manifest, traces: Traces, names: Names = dict) -> Diagnosis:
@@ -295,13 +317,13 @@ def diagnose(manifest: Manifest, traces: Traces, names: Names = dict) -> Diagnos
     }
     tokens = token_figures(manifest, traces, groups, names) if "tokens" in traces else None
     exchange = exchange_figures(manifest, traces, kept) if manifest.replicas > 1 else None
-    # Energies that cost passes of their own are traced less often than the target's.
+    # Energies that cost extra passes are traced less often than the target's.
     most = max(energy.draws for energy in energies.values())
     judged = {name: energy for name, energy in energies.items() if energy.draws == most}
     single = sum(len(group.chains) == 1 for group in groups)
     pairs = exchange.pairs() if exchange is not None else []
     slow = [pair for pair, rate in pairs if rate is not None and rate < _LEAST_RATE]
-    once = visits_once(manifest, max(kept.start, 1))
+    plain = manifest.kernel != "draws" and not manifest.particles
     notes = {
         f"{single} of {len(groups)} groups of chains with the same length and template have a "
         "single chain, which is compared with no other: it has no R-hat, and the autocorrelation "
@@ -313,22 +335,15 @@ def diagnose(manifest: Manifest, traces: Traces, names: Names = dict) -> Diagnos
         ),
         "tokens were not traced (large runs do not trace them): the verdict rests on energies "
         "alone, and there are no numbers by position": tokens is None,
-        "there is no acceptance by position: a swap of replicas changes all at once": tokens
-        and manifest.replicas > 1,
-        "acceptance by position is known only for sweeps of single positions, once per epoch": (
-            tokens
-            and manifest.replicas == 1
-            and not once
-            and not manifest.particles
-            and manifest.kernel != "draws"
+        "acceptance by position is known only for sweeps of single positions without replicas": (
+            plain and tokens and not tokens.positions and kept.stop > max(kept.start, 1)
         ),
     }
-    verdict, populations = None, list[PopulationFigures]()
-    if manifest.particles:
-        populations = population_figures(manifest, traces, names)
-        verdict = population_verdict(manifest, populations)
+    populations = population_figures(manifest, traces, names) if manifest.particles else []
     return Diagnosis(
-        verdict or judge(manifest, judged, tokens.statistics if tokens else ()),
+        population_verdict(manifest, populations)
+        if manifest.particles
+        else judge(manifest, judged, tokens.statistics if tokens else ()),
         kept.stop - kept.start,
         len(groups),
         single,

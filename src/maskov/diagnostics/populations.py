@@ -28,8 +28,12 @@ Reals = npt.NDArray[np.float64]
 # Populations agree if the estimates of log Z spread no more than this, and no test finds a
 # difference between their energies at this level; each must have so many ancestors left.
 MOST_SPREAD, LEVEL, LEAST_ANCESTORS = 0.3, 0.01, 5
+# Two of either kind: otherwise nothing tells what the longer ones find more from chance.
+LEAST_POPULATIONS = 4
 # How much more log Z the longer populations may find, the error of that included.
 MOST_GAIN = 0.5
+# Stands in for a token where a sequence is over.
+_BEYOND = -1
 # Tokens of a position whose shares are told, the most frequent first.
 MOST_TOKENS = 5
 
@@ -114,14 +118,15 @@ class PopulationSummary:
     def gain(self) -> Estimate:
         """How much higher log Z is in the populations that moved longer.
 
-        Its error is by the spread of either kind, and zero if there is only one of each.
+        Its error is by the spread of either kind, and unknown if there is only one of each.
         """
         each = self.log_z_each
         if len(each) < 2:
             return Estimate(math.nan, math.nan)
         kinds = each[self.first % 2 :: 2], each[1 - self.first % 2 :: 2]
         within = sum(float(((kind - kind.mean()) ** 2).sum()) for kind in kinds)
-        variance = within / max(len(each) - 2, 1) * sum(1 / len(kind) for kind in kinds)
+        free = len(each) - 2
+        variance = within / free * sum(1 / len(kind) for kind in kinds) if free else math.nan
         return Estimate(float(kinds[1].mean() - kinds[0].mean()), math.sqrt(variance))
 
     @property
@@ -204,9 +209,14 @@ class PopulationSummary:
     def problems(self) -> list[str]:
         """What speaks against these populations, each with what to try; empty if they agree."""
         found = []
-        if len(self.energy) < 2:
-            found.append("one population cannot be compared with another: use more --populations")
-        elif not self.spread <= MOST_SPREAD:
+        count = len(self.energy)
+        if count < LEAST_POPULATIONS:
+            found.append(
+                f"{count} {'population is' if count == 1 else 'populations are'} too few to "
+                f"compare those that moved longer with the others (at least {LEAST_POPULATIONS}): "
+                "use more --populations"
+            )
+        if count > 1 and not self.spread <= MOST_SPREAD:
             found.append(
                 f"log Z differs by {self.spread:.2f} between populations (at most {MOST_SPREAD}): "
                 "use more --particles or --passes"
@@ -255,6 +265,16 @@ class TokenShare:
 
 
 @dataclass(frozen=True)
+class LengthShare:
+    """One of several lengths: log Z over its sequences with its relative error, and its share."""
+
+    length: int
+    log_z: float
+    error: float
+    share: float
+
+
+@dataclass(frozen=True)
 class PopulationFigures:
     """What the populations of one line of input say, as plain data.
 
@@ -263,7 +283,8 @@ class PopulationFigures:
     `gain` is how much higher log Z is in the populations that moved longer, with `gain_error`.
     `effective` is the smallest share of effective particles at a point of the path, `p_value` that
     of a test that all populations have one mean energy. `tokens` are the most frequent ones of each
-    position that varied; none if they were not traced.
+    position that varied; none if they were not traced. Where particles have several lengths,
+    `lengths` are those that are left, and `log_z` is of the mean of Z over all of them.
     """
 
     template: int
@@ -282,6 +303,7 @@ class PopulationFigures:
     p_value: float
     problems: list[str]
     tokens: list[TokenShare]
+    lengths: list[LengthShare]
 
 
 @dataclass(frozen=True)
@@ -304,9 +326,12 @@ def population_figures(
     if not traces["steps"][-1].all():
         return []
     templates, found = chain_templates(manifest), []
+    shortest, longest = manifest.config.inputs.length or (0, 0)
     for template in np.unique(templates):
         mine = templates == template
         tokens = traces["tokens"][:, mine] if "tokens" in traces else np.zeros((1, 1, 0), np.int32)
+        lengths = traces["lengths"][:, mine]
+        tokens = np.where(np.arange(tokens.shape[2]) < lengths[..., None], tokens, _BEYOND)
         # Words of a template never vary.
         varied = np.flatnonzero((tokens != tokens[:1, :1]).any((0, 1))).tolist()
         one = PopulationSummary.of(
@@ -324,6 +349,7 @@ def population_figures(
                 one.problems,
                 [share for place in varied
                  for share in token_shares(one, place, tokens[-1, :, place], names())],
+                by_length(one, lengths[-1], longest - shortest + 1) if longest > shortest else [],
             )
         )  # fmt: skip
     return found
@@ -334,13 +360,29 @@ def token_shares(
 ) -> list[TokenShare]:
     """Return the shares of the most frequent tokens that particles hold at a position."""
     held, found = tokens.reshape(summary.ancestor.shape), []
-    kinds, counts = np.unique(held, return_counts=True)
+    kinds, counts = np.unique(held[held != _BEYOND], return_counts=True)
     for token in kinds[np.argsort(-counts, kind="stable")[:MOST_TOKENS]].tolist():
         share = summary.mean((held == token).astype(np.float64))
         text = texts.get(token, f"token {token}")
         found.append(TokenShare(position, text, share.value, share.error))
     # Populations count in proportion to Z, not by their number of particles.
     return sorted(found, key=lambda one: -one.share)
+
+
+def by_length(
+    summary: PopulationSummary, lengths: npt.NDArray[np.int64], count: int
+) -> list[LengthShare]:
+    """Return log Z of each length that particles have, of `count` that were drawn evenly.
+
+    What a population says of Z times the share of a length in it is unbiased, too.
+    """
+    held, log_z, found = lengths.reshape(summary.ancestor.shape), summary.log_z.value, []
+    for length in np.unique(held).tolist():
+        each = np.exp(summary.log_z_each - log_z) * (held == length).mean(axis=1)
+        share = float(each.mean())
+        error = _standard_error(each) / share
+        found.append(LengthShare(length, log_z + math.log(count * share), error, share))
+    return found
 
 
 def population_verdict(manifest: Manifest, figures: list[PopulationFigures]) -> Verdict:

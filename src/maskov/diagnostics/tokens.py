@@ -25,24 +25,21 @@ tokens give the rates of acceptance and novelty. For blocks and mask-predict the
 contain the visited positions, and there are no rates.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import add
 
 import numpy as np
 import numpy.typing as npt
 
 from maskov.config import Manifest
-from maskov.diagnostics.chains import Group, chain_templates, kept_epochs, visits_once
+from maskov.diagnostics.chains import Group, chain_templates, kept_epochs, knows_visits
 from maskov.diagnostics.convergence import (
     MIN_DRAWS,
+    Correlation,
     Values,
+    correlation_of,
     effective_size,
-    integrated_time,
     is_constant,
     nested_r_hat,
     number_of_lags,
@@ -64,8 +61,6 @@ _SEEN = 20
 _CHOICE = 256
 # The token beyond the end of a sequence.
 _PADDING = np.iinfo(np.int32).min
-# Lags reported for each position: a run has many positions.
-SHOWN_LAGS = 20
 
 
 @dataclass(frozen=True)
@@ -96,32 +91,24 @@ class PositionFigures:
     """The positions of one template, or of all chains of a run without templates, that varied.
 
     All lists follow `positions`, which count from 0. `visits` counts steps after burn-in;
-    `acceptance` and `novel` are fractions of them. `time` is in epochs, a lower bound if
-    `at_least`; `autocorrelation` is by lag, the first few; both are None for tokens that never
-    varied after burn-in.
+    `acceptance` and `novel` are fractions of them.
     """
 
     template: int
     positions: list[int]
-    visits: list[int] | None
-    acceptance: list[float] | None
-    novel: list[float] | None
-    time: list[float | None] | None
-    at_least: list[bool] | None
-    autocorrelation: list[list[float] | None] | None
+    visits: list[int]
+    acceptance: list[float]
+    novel: list[float]
 
 
-@dataclass(frozen=True)
-class TokenFigures:
-    """Autocorrelation of the tokens, over all positions and for each.
+@dataclass(frozen=True, kw_only=True)
+class TokenFigures(Correlation):
+    """Autocorrelation of the tokens over all positions, and rates by position where known.
 
     `statistics` are shares of common tokens and tokens at positions, the slowest first.
     """
 
     statistics: list[TokenStatistic]
-    autocorrelation: list[float] | None
-    time: float | None
-    at_least: bool
     positions: list[PositionFigures]
 
 
@@ -131,12 +118,11 @@ def token_figures(
     """Diagnose the tokens of the epochs after burn-in."""
     kept = kept_epochs(manifest, traces)
     tokens = traces["tokens"][kept]
-    by_template = memories(tokens, groups)
-    overall = reduce(add, by_template.values()).overall() if by_template else None
-    correlation, time, at_least = overall or (None, None, False)
-    statistics = token_statistics(tokens, traces["lengths"][kept], groups, names)
-    positions = position_figures(manifest, traces, by_template)
-    return TokenFigures(statistics, correlation, time, at_least, positions)
+    return TokenFigures(
+        **vars(token_correlation(tokens, groups)),
+        statistics=token_statistics(tokens, traces["lengths"][kept], groups, names),
+        positions=position_figures(manifest, traces) if knows_visits(manifest, traces) else [],
+    )
 
 
 def token_statistics(
@@ -277,97 +263,41 @@ def _text(token: int, texts: dict[int, str]) -> str:
     return f"'{texts[token]}'" if token in texts else f"token {token}"
 
 
-@dataclass(frozen=True)
-class Memory:
-    """Sums over chains: Σ (s − m), lags × positions, and Σ (1 − m); and the number of draws."""
-
-    excess: Values
-    variation: Values
-    count: int
-
-    def __add__(self, other: Memory) -> Memory:
-        """Return the sums over the chains of both."""
-        return Memory(
-            self.excess + other.excess, self.variation + other.variation, self.count + other.count
-        )
-
-    def overall(self) -> tuple[list[float], float, bool] | None:
-        """Return the autocorrelation over all positions, its time, whether that is a bound."""
-        if not self.variation.any():
-            return None
-        correlation = self.excess.sum(1) / self.variation.sum()
-        time, at_least = integrated_time(correlation, self.count * int((self.variation > 0).sum()))
-        return correlation.tolist(), float(time), bool(at_least)
-
-    def by_position(self) -> list[tuple[list[float], float, bool] | None]:
-        """Return the same for each position, at the first lags; None where it never varied."""
-        varies = self.variation > 0
-        correlation = self.excess / np.where(varies, self.variation, 1)
-        times, at_least = integrated_time(correlation, self.count)
-        columns = zip(correlation[:SHOWN_LAGS].T, times, at_least, varies, strict=True)
-        return [
-            (lags.tolist(), float(time), bool(bound)) if varied else None
-            for lags, time, bound, varied in columns
-        ]
+def token_correlation(tokens: Tokens, groups: Sequence[Group]) -> Correlation:
+    """Return the autocorrelation over all positions, given epochs × chains × positions."""
+    draws, _, width = tokens.shape
+    excess, variation, count = np.zeros(number_of_lags(draws)), 0.0, 0
+    for group in groups if draws >= MIN_DRAWS else ():
+        own, chains = tokens[:, group.chains], len(group.chains)
+        keys, counts = np.unique(np.arange(width) * 2**32 + own, return_counts=True)
+        # The probability that two draws from a position's marginal agree: Σ p². The sums are of
+        # integers, so that a position of one token gives exactly 1.
+        squares = np.bincount(keys // 2**32, weights=counts.astype(float) ** 2, minlength=width)
+        agree = squares / float(draws * chains) ** 2
+        same = [(own[: draws - lag] == own[lag:]).mean((0, 1)) for lag in range(len(excess))]
+        excess += chains * (np.stack(same) - agree).sum(1)
+        variation += chains * float((1 - agree).sum())
+        count += draws * chains * int((agree < 1).sum())
+    return correlation_of(excess / variation if variation else None, count)
 
 
-def memories(tokens: Tokens, groups: Sequence[Group]) -> dict[int, Memory]:
-    """Return the memory of each template, given tokens as epochs × chains × positions."""
-    by_template: dict[int, Memory] = {}
-    for group in groups if len(tokens) >= MIN_DRAWS else ():
-        new, old = memory(tokens[:, group.chains]), by_template.get(group.template)
-        by_template[group.template] = new if old is None else old + new
-    return by_template
-
-
-def memory(tokens: Tokens) -> Memory:
-    """Return the memory of one group of chains."""
-    draws, chains, width = tokens.shape
-    keys, counts = np.unique(np.arange(width) * 2**32 + tokens, return_counts=True)
-    # The probability that two draws from a position's marginal agree: Σ p². The sums are of
-    # integers, so that a position of one token gives exactly 1.
-    squares = np.bincount(keys // 2**32, weights=counts.astype(np.float64) ** 2, minlength=width)
-    agree = squares / float(draws * chains) ** 2
-    lags = range(number_of_lags(draws))
-    same = [(tokens[: draws - lag] == tokens[lag:]).mean((0, 1)) for lag in lags]
-    return Memory(chains * (np.stack(same) - agree), chains * (1 - agree), draws * chains)
-
-
-def position_figures(
-    manifest: Manifest, traces: Traces, by_template: dict[int, Memory]
-) -> list[PositionFigures]:
-    """Return the figures of each template; chains of all lengths count together."""
-    # The tokens before the first epoch are not traced, so its changes are unknown.
-    kept = kept_epochs(manifest, traces)
-    first = max(kept.start, 1)
-    # With replicas a swap may change every token at once.
-    rates = visits_once(manifest, first) and manifest.replicas == 1 and kept.stop > first
-    lines = chain_templates(manifest)
-    figures = []
+def position_figures(manifest: Manifest, traces: Traces) -> list[PositionFigures]:
+    """Return the rates of each template; chains of all lengths count together."""
+    kept, lines = kept_epochs(manifest, traces), chain_templates(manifest)
+    first, figures = max(kept.start, 1), []
     for template in np.unique(lines).tolist():
         chains = lines == template
         tokens, rejected = (traces[name][: kept.stop, chains] for name in ("tokens", "rejected"))
         # Frozen words never do either.
         varied = rejected.any((0, 1)) | (tokens != tokens[:1, :1]).any((0, 1))
-        visits = acceptance = novel = None
-        if rates:
-            free = varied & (np.arange(len(varied)) < traces["lengths"][first, chains][:, None])
-            counts = np.maximum((kept.stop - first) * free.sum(0)[varied], 1)
-            rejections = (rejected[first:] & free).sum((0, 1))[varied]
-            changes = ((tokens[first:] != tokens[first - 1 : -1]) & free).sum((0, 1))[varied]
-            visits = counts.tolist()
-            acceptance, novel = (1 - rejections / counts).tolist(), (changes / counts).tolist()
-        positions = np.flatnonzero(varied).tolist()
-        rows = None
-        if template in by_template:
-            by_position = by_template[template].by_position()
-            rows = [by_position[position] or (None, None, False) for position in positions]
+        free = varied & (np.arange(len(varied)) < traces["lengths"][first, chains][:, None])
+        visits = np.maximum((kept.stop - first) * free.sum(0)[varied], 1)
+        rejections = (rejected[first:] & free).sum((0, 1))[varied]
+        changes = ((tokens[first:] != tokens[first - 1 : -1]) & free).sum((0, 1))[varied]
         figures.append(
             PositionFigures(
-                template, positions, visits, acceptance, novel,
-                None if rows is None else [time for _, time, _ in rows],
-                None if rows is None else [bound for _, _, bound in rows],
-                None if rows is None else [correlation for correlation, _, _ in rows],
+                template, np.flatnonzero(varied).tolist(), visits.tolist(),
+                (1 - rejections / visits).tolist(), (changes / visits).tolist(),
             )
         )  # fmt: skip
     return figures

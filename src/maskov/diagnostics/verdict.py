@@ -5,11 +5,11 @@ apart, so that a run that should be longer does not look like a wrong one.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from maskov.config import Manifest
+from maskov.config import BURN_IN, Manifest
 from maskov.diagnostics.convergence import MIN_DRAWS, R_HAT, EnergyFigures
 from maskov.diagnostics.tokens import TokenStatistic
 
@@ -97,13 +97,79 @@ def judge(
     statistics: Sequence[TokenStatistic] = (),
 ) -> Verdict:
     """Return the verdict; the first obstacle to convergence is the reason."""
-    if manifest.kernel == "draws":
-        return Verdict("independent draws", "each sample was drawn by itself from the energy", 1.0)
-    return (
-        _no_target(manifest)
-        or _no_numbers(manifest, energies)
-        or _numbers(manifest, measured(manifest, energies, statistics))
-    )
+    return next(_verdicts(manifest, energies, statistics))
+
+
+def _verdicts(
+    manifest: Manifest,
+    energies: Mapping[str, EnergyFigures],
+    statistics: Sequence[TokenStatistic],
+) -> Iterator[Verdict]:
+    """Yield what holds of a run, the most important first: kind of rule, numbers, convergence."""
+    name, schedule = manifest.kernel, manifest.schedule
+    if name == "draws":
+        yield Verdict("independent draws", "each sample was drawn by itself from the energy", 1.0)
+    if not manifest.leaves_invariant:
+        if name == "mh" and not replace(schedule, force_accept=0).fixed_target():
+            yield Verdict(
+                "annealed",
+                "the temperature changes after burn-in, so there is no fixed target",
+                advice="a fixed --target-temperature, or --burn-in until it is at its floor",
+            )
+        if name == "mh" and schedule.force_accept > schedule.burn_in:
+            yield Verdict(
+                "forced",
+                "acceptance is forced after burn-in, so there is no target",
+                advice=f"--burn-in {schedule.force_accept} or more",
+            )
+        yield Verdict(
+            "no target",
+            f"{'degenerate Gibbs' if name == 'gibbs' else name} leaves no target invariant: these "
+            "numbers describe the chain, not a target",
+            advice="--kernel mh, which samples from the energy",
+        )
+    draws = min(energy.draws for energy in energies.values())
+    kept = max(schedule.epochs - schedule.burn_in, 1)
+    if draws < MIN_DRAWS:
+        # A longer run may burn in for longer.
+        enough = max(2 * schedule.epochs, max(schedule.burn_in, BURN_IN) + MIN_DRAWS)
+        yield Verdict(
+            "too short to tell",
+            f"{draws} traced epochs after burn-in (at least {MIN_DRAWS} are needed)",
+            advice=_epochs(manifest, enough),
+        )
+    for name, energy in energies.items():
+        constant, groups = energy.constant_groups, len(energy.groups)
+        if constant:
+            where = "" if constant == groups else f" in {constant} of {groups} groups of chains"
+            yield Verdict("constant", f"{name} never moved{where}", None, _other_moves(manifest))
+    for name, energy in energies.items():
+        if energy.ess_bulk is None:
+            reason = f"{name} has too few distinct values for an effective size"
+            yield Verdict(
+                "not judged", reason, advice=_epochs(manifest, schedule.burn_in + 2 * kept)
+            )
+    if all(energy.r_hat is None for energy in energies.values()):
+        more = f"--chains {max(_CHAINS, 2 * manifest.chains)}"
+        if manifest.chains == 1:
+            yield Verdict("one chain", "R-hat compares chains; run several", advice=more)
+        reason = "no two chains have the same length and template; run several of each"
+        yield Verdict("single chains", reason, advice=more)
+    numbers = measured(manifest, energies, statistics)
+    worst = max(numbers, key=lambda one: one.above)
+    least = min(numbers, key=lambda one: one.ess / one.needed)
+    r_hat = f"nested R-hat {shown(worst.r_hat, '.3f')} of {worst.name}"
+    few = f"{least.ess:.0f} effective draws of {least.name}"
+    if worst.above < 0 and least.ess >= least.needed:
+        yield Verdict("converged", f"{r_hat} at most, {few} at least", 1.0)
+    reason = f"{few} (at least {least.needed:.0f} are needed)"
+    if worst.above >= 0:
+        reason = f"{r_hat} (below {shown(worst.limit, '.3f')} is needed)"
+    factor = max(times_longer(one.r_hat, one.ess, one.needed) for one in numbers)
+    if factor > MAX_FACTOR:
+        yield Verdict("not converged", reason, None, _other_moves(manifest))
+    longer = schedule.burn_in + math.ceil(factor * kept)
+    yield Verdict("not converged", reason, factor, _epochs(manifest, longer))
 
 
 def measured(
@@ -170,81 +236,6 @@ def part_of(description: Any, *names: str) -> dict[str, Any]:
     for name in names:
         description = description.get(name) if isinstance(description, dict) else None
     return description if isinstance(description, dict) else {}
-
-
-def _no_target(manifest: Manifest) -> Verdict | None:
-    if manifest.leaves_invariant:
-        return None
-    schedule, name = manifest.schedule, manifest.kernel
-    if name == "mh" and not replace(schedule, force_accept=0).fixed_target():
-        return Verdict(
-            "annealed",
-            "the temperature changes after burn-in, so there is no fixed target",
-            advice="a fixed --target-temperature, or --burn-in until it is at its floor",
-        )
-    if name == "mh" and schedule.force_accept > schedule.burn_in:
-        return Verdict(
-            "forced",
-            "acceptance is forced after burn-in, so there is no target",
-            advice=f"--burn-in {schedule.force_accept} or more",
-        )
-    shown = "degenerate Gibbs" if name == "gibbs" else name
-    return Verdict(
-        "no target",
-        f"{shown} leaves no target invariant: these numbers describe the chain, not a target",
-        advice="--kernel mh, which samples from the energy",
-    )
-
-
-def _no_numbers(manifest: Manifest, energies: Mapping[str, EnergyFigures]) -> Verdict | None:
-    draws, schedule = min(energy.draws for energy in energies.values()), manifest.schedule
-    twice = schedule.burn_in + 2 * max(schedule.epochs - schedule.burn_in, 1)
-    if draws < MIN_DRAWS:
-        from maskov.config import BURN_IN  # imports torch
-
-        # A longer run may burn in for longer.
-        enough = max(2 * schedule.epochs, max(schedule.burn_in, BURN_IN) + MIN_DRAWS)
-        return Verdict(
-            "too short to tell",
-            f"{draws} traced epochs after burn-in (at least {MIN_DRAWS} are needed)",
-            advice=_epochs(manifest, enough),
-        )
-    for name, energy in energies.items():
-        constant, groups = energy.constant_groups, len(energy.groups)
-        if constant:
-            where = "" if constant == groups else f" in {constant} of {groups} groups of chains"
-            return Verdict("constant", f"{name} never moved{where}", None, _other_moves(manifest))
-    for name, energy in energies.items():
-        if energy.ess_bulk is None:
-            reason = f"{name} has too few distinct values for an effective size"
-            return Verdict("not judged", reason, advice=_epochs(manifest, twice))
-    if all(energy.r_hat is None for energy in energies.values()):
-        more = f"--chains {max(_CHAINS, 2 * manifest.chains)}"
-        if manifest.chains == 1:
-            return Verdict("one chain", "R-hat compares chains; run several", advice=more)
-        reason = "no two chains have the same length and template; run several of each"
-        return Verdict("single chains", reason, advice=more)
-    return None
-
-
-def _numbers(manifest: Manifest, numbers: Sequence[Measured]) -> Verdict:
-    worst = max(numbers, key=lambda one: one.above)
-    least = min(numbers, key=lambda one: one.ess / one.needed)
-    r_hat = f"nested R-hat {shown(worst.r_hat, '.3f')} of {worst.name}"
-    factor = max(times_longer(one.r_hat, one.ess, one.needed) for one in numbers)
-    few = f"{least.ess:.0f} effective draws of {least.name}"
-    if worst.above >= 0:
-        reason = f"{r_hat} (below {shown(worst.limit, '.3f')} is needed)"
-    elif least.ess < least.needed:
-        reason = f"{few} (at least {least.needed:.0f} are needed)"
-    else:
-        return Verdict("converged", f"{r_hat} at most, {few} at least", 1.0)
-    if factor > MAX_FACTOR:
-        return Verdict("not converged", reason, None, _other_moves(manifest))
-    schedule = manifest.schedule
-    kept = max(schedule.epochs - schedule.burn_in, 1)
-    longer = _epochs(manifest, schedule.burn_in + math.ceil(factor * kept))
-    return Verdict("not converged", reason, factor, longer)
 
 
 def _other_moves(manifest: Manifest) -> str:

@@ -26,7 +26,7 @@ from maskov.encoders.blocks import (
     Uniform,
     cast,
 )
-from maskov.encoders.families import agrees, described_as
+from maskov.encoders.families import described_as
 from maskov.types import Float, Int, Tensor
 
 
@@ -42,16 +42,13 @@ class Encoder:
 
     @classmethod
     def of(cls, network: Any) -> Encoder | None:
-        """Return the encoder of a Hugging Face masked LM, or None if it is not known to be right.
+        """Return the encoder of a Hugging Face masked LM, or None if its parts are not known.
 
-        It is first compared with the network on a short probe: third-party code may use a known
-        family name for a different network.
+        Whether it computes the same must be tried: third-party code may use a known family name for
+        a different network.
         """
         described = described_as(network)
-        if described is None:
-            return None
-        encoder = cls(described)
-        return encoder if agrees(encoder, network) else None
+        return None if described is None else cls(described)
 
     def to(self, dtype: torch.dtype) -> Encoder:
         """Return this encoder with weights in another dtype."""
@@ -65,11 +62,9 @@ class Encoder:
         sizes: Int[Tensor, " texts"],
     ) -> Memory:
         """Return the keys and values of concatenated source states, for every layer."""
-        layers = []
-        for block in self.network.blocks:
-            assert block.cross is not None
-            layers.append(block.cross.memory(states.to(block.cross.memory.weight.dtype)))
-        return Memory(tuple(layers), starts, sizes)
+        crosses = (block.cross for block in self.network.blocks if block.cross is not None)
+        layers = tuple(one.memory(states.to(one.memory.weight.dtype)) for one in crosses)
+        return Memory(layers, starts, sizes)
 
     @torch.no_grad()
     def __call__(

@@ -28,6 +28,8 @@ from maskov.types import Float, Int, Tensor
 # Longer sequences are processed block by block.
 _LARGEST = 128
 _ELEMENTS = 2048
+# Places that one program of `copy_vectors` looks at.
+_PLACES = 16
 
 
 @dataclass(frozen=True)
@@ -300,3 +302,19 @@ def _power(size: int) -> int:
 
 def _row_warps(width: int) -> int:
     return min(max(_power(width) // 512, 1), 8)
+
+
+def copy_vectors(target: Tensor, source: Tensor, chosen: Tensor, row: Tensor) -> None:
+    """Set `target[chain, place]` to `source[row[chain], place]` where it is `chosen`.
+
+    The other vectors are not even read.
+    """
+    chains, length, width = target.shape
+    if not chains:
+        return
+    tile = 1 << (width - 1).bit_length()
+    grid = (chains, -(-length // _PLACES))
+    kernels.copy_vectors[grid](
+        target, source, chosen.view(torch.uint8), row, length, source.stride(0),
+        WIDTH=width, TILE=tile, PLACES=_PLACES, num_warps=min(max(tile // 256, 1), 8),
+    )  # fmt: skip

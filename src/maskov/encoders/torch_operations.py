@@ -25,22 +25,19 @@ from maskov.types import Bool, Float, Int, Tensor
 
 
 @dataclass(frozen=True)
-class PaddingIndex:
-    """Indices from packed tokens to a padded block, and back."""
-
-    block: Int[Tensor, "passes longest"]
-    back: Int[Tensor, " tokens"]
-    keys: Bool[Tensor, "passes 1 1 longest"]
-
-
-@dataclass(frozen=True)
 class PaddedPlan:
-    """A layout prepared for attention; `padding` is None if all sequences have one width."""
+    """A layout prepared for attention.
+
+    If sequences have several widths, `block` and `back` are indices from packed tokens to a padded
+    block and back, and `keys` says what is not padding.
+    """
 
     count: int
     width: int
     start: Int[Tensor, " passes"]
-    padding: PaddingIndex | None
+    block: Int[Tensor, "passes longest"] | None = None
+    back: Int[Tensor, " tokens"] | None = None
+    keys: Bool[Tensor, "passes 1 1 longest"] | None = None
 
 
 @dataclass(frozen=True)
@@ -56,7 +53,7 @@ def plan(layout: TokenLayout, tokens: int, device: torch.device) -> PaddedPlan:
     """Compute the indices that every layer needs."""
     if isinstance(layout, Uniform):
         start = torch.arange(0, tokens, layout.width, device=device)
-        return PaddedPlan(layout.count, layout.width, start, None)
+        return PaddedPlan(layout.count, layout.width, start)
     starts, width = layout.starts.long(), layout.longest
     start, end = starts[:-1], starts[1:]
     place = torch.arange(width, device=device)
@@ -68,7 +65,7 @@ def plan(layout: TokenLayout, tokens: int, device: torch.device) -> PaddedPlan:
     # The number of sequences that end at or before a token; later tokens are ignored.
     owner = torch.searchsorted(end.contiguous(), token, right=True).clamp(max=len(start) - 1)
     back = owner * width + (token - start[owner]).clamp(0, width - 1)
-    return PaddedPlan(len(start), width, start, PaddingIndex(block, back, keys))
+    return PaddedPlan(len(start), width, start, block, back, keys)
 
 
 def read_plan(reading: Reading) -> PaddedReading:
@@ -90,12 +87,12 @@ def embed(
     plan: PaddedPlan,
 ) -> Float[Tensor, "tokens width"]:
     """Embed the tokens and their positions, add and normalise."""
-    if plan.padding is not None:
+    if plan.block is not None:
         # Tokens after the last sequence may be out of bounds.
         ids = ids.clamp(0, embedding.tokens.shape[0] - 1)
     x = F.embedding(ids, embedding.tokens)
     if embedding.places is not None:
-        if plan.padding is not None:
+        if plan.block is not None:
             position = position.clamp(0, embedding.places.shape[0] - 1)
         x += F.embedding(position, embedding.places)
     if embedding.norm is not None:
@@ -115,7 +112,7 @@ def attend(
     place = torch.arange(plan.width, device=qkv.device)
     out = F.scaled_dot_product_attention(q, k, v, attn_mask=_mask(place[None], block, plan))
     out = out.transpose(1, 2).reshape(plan.count * plan.width, -1)
-    return out if plan.padding is None else out.index_select(0, plan.padding.back)
+    return out if plan.back is None else out.index_select(0, plan.back)
 
 
 def attend_one(
@@ -149,7 +146,7 @@ def cross(
     k, v = wide.view(*read.block.shape, 2, heads, -1).permute(2, 0, 3, 1, 4).unbind()
     out = F.scaled_dot_product_attention(queries, k, v, attn_mask=read.keys)
     out = out.transpose(1, 2).reshape(plan.count * plan.width, -1)
-    return out if plan.padding is None else out.index_select(0, plan.padding.back)
+    return out if plan.back is None else out.index_select(0, plan.back)
 
 
 def norm(x: Float[Tensor, "rows width"], by: LayerNorm) -> Float[Tensor, "rows width"]:
@@ -179,14 +176,14 @@ def activate(inner: Float[Tensor, "rows inner"], feed: FeedForward) -> Float[Ten
 
 
 def _padded(x: Float[Tensor, "tokens width"], plan: PaddedPlan) -> Float[Tensor, "... width"]:
-    return x if plan.padding is None else x[plan.padding.block]
+    return x if plan.block is None else x[plan.block]
 
 
 def _mask(
     place: Int[Tensor, "#passes queries"], block: Block, plan: PaddedPlan
 ) -> Bool[Tensor, "#passes 1 #queries keys"] | None:
     """Return which keys the queries at these places attend to, or None for all."""
-    keys = None if plan.padding is None else plan.padding.keys
+    keys = plan.keys
     if block.window is None or block.window >= plan.width - 1:
         return keys
     key = torch.arange(plan.width, device=place.device)

@@ -353,3 +353,27 @@ def gated_gelu(x, out, count, WIDTH: tl.constexpr, TILE: tl.constexpr):
     value = tl.load(source, mask=inside, other=0.0).to(tl.float32)
     gate = tl.load(source + WIDTH, mask=inside, other=0.0).to(tl.float32)
     tl.store(out + at, (_gelu(value) * gate).to(out.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def copy_vectors(
+    target,
+    source,
+    chosen,
+    row,
+    length,
+    source_row,
+    WIDTH: tl.constexpr,
+    TILE: tl.constexpr,
+    PLACES: tl.constexpr,
+):
+    """Copy the chosen vectors of some places of a chain."""
+    chain = tl.program_id(0).to(tl.int64)
+    first = tl.program_id(1) * PLACES
+    column = tl.arange(0, TILE)
+    inside = column < WIDTH
+    base = source + tl.load(row + chain) * source_row
+    for place in range(first, tl.minimum(first + PLACES, length)):
+        if tl.load(chosen + chain * length + place):
+            vector = tl.load(base + place * WIDTH + column, mask=inside)
+            tl.store(target + (chain * length + place) * WIDTH + column, vector, mask=inside)

@@ -212,7 +212,7 @@ class Norm(MaskedEnergy):
 def grouped(energy: Energy, groups: int) -> Energy | None:
     """Return an energy with its masked passes in groups of positions; None if it has none, or is.
 
-    It is a target of its own, which chains reach sooner.
+    It is another target, which chains reach sooner.
     """
     if energy.masked is None or energy.groups is not None:
         return None
@@ -235,7 +235,7 @@ class Evaluation:
 
 
 class CachedEnergy(Energy):
-    """An energy with passes of its own, of which it remembers some numbers for each sequence.
+    """An energy with its own passes, of which it remembers some numbers for each sequence.
 
     With those of a sequence, the energy of one that differs at a few positions costs less.
     """
@@ -370,7 +370,7 @@ def weighted(weight: float, part: str) -> str:
 class TextEnergy(Energy):
     """The energy that a function gives to the decoded text of a sequence.
 
-    It is asked before any masked pass unless the function has a `cost` of its own, in masked
+    It is asked before any masked pass unless the function has its own `cost`, in masked
     passes.
     """
 

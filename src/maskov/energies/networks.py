@@ -331,7 +331,7 @@ class Autoregressive(NetworkEnergy):
     def log_ends(
         self, longest: int, chain: Int[Tensor, " draws"], rng: Rng
     ) -> Float[Tensor, "draws longest1"]:
-        """Draw texts that go on, and return log p that each would have ended after 0, 1, … tokens.
+        """Draw texts without an end; return log p that each would have ended after 0, 1, … tokens.
 
         The mean of these probabilities over draws estimates, without bias, how probable it is that
         a text has so many tokens.

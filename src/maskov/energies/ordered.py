@@ -21,12 +21,12 @@ terms of all places before the first change stay, and only the rest is run again
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import torch
 
 from maskov.constraints import Constraint
-from maskov.energies.base import CachedEnergy, Evaluation
+from maskov.energies.base import CachedEnergy, Energy, Evaluation
 from maskov.errors import InputError
 from maskov.models.base import MaskedModel, Queries
 from maskov.models.scorer import Scorer
@@ -38,7 +38,7 @@ ORDERS = ("random", "left-to-right", "right-to-left")
 MOST_ORDERS = 1024
 # A place that is not scored, because it is frozen or beyond the end.
 _GIVEN = -1
-# The rank of a place before the rule has come to it: later than any.
+# The rank of a place before the rule has reached it: later than any.
 _LATER = 2**30
 
 
@@ -164,6 +164,17 @@ class Ordered(CachedEnergy):
         if self.rule is not None:
             return Drawn(tokens, torch.cat([terms, rank.double()], dim=1), passes)
         return Drawn(tokens, terms if self.orders == 1 else None, passes)
+
+    def drawn(
+        self, scorer: Scorer, sequences: Sequences, chain: Tensor, step: Tensor, rng: Rng
+    ) -> tuple[Int[Tensor, "n length"], Evaluation]:
+        """Draw every free place of some sequences; return also what the energy of the draws is."""
+        found = self.draw(scorer, sequences, chain, step, rng)
+        if found.cells is None:  # a mixture: the other orders are still to be asked
+            whole = self.evaluate(scorer, sequences.with_tokens(found.tokens))
+            return found.tokens, replace(whole, passes=whole.passes + found.passes)
+        value = found.cells[:, : found.tokens.shape[1]].sum(1)
+        return found.tokens, Evaluation(value, found.cells, found.passes)
 
     def _drawn_rank(self, sequences: Sequences, chain: Tensor, step: Tensor, rng: Rng) -> Tensor:
         """Return the order of each draw: of a mixture, one of its orders drawn at random."""
@@ -320,6 +331,10 @@ class Ordered(CachedEnergy):
             number[rows] += 1
             passes[rows] += 1
         return Evaluation(terms.sum(1), torch.cat([terms, rank.double()], dim=1), passes)
+
+    def is_part(self, other: Energy) -> bool:
+        """Whether both are one; constraints, which have no text, make another distribution."""
+        return self == other
 
     def __str__(self) -> str:
         """Return what `parse_energy` reads: every argument that is not the usual one."""

@@ -280,7 +280,7 @@ class RecordedWindows(Recording, WindowRounds):
 def _copy_kernel() -> Callable[[Tensor, Tensor, Tensor, Tensor], None] | None:
     """Return `copy_vectors`, where Triton is there."""
     try:
-        module = import_module("maskov.execution.copy_vectors")
+        module = import_module("maskov.encoders.fused")
     except ImportError:
         return None
     copy: Callable[[Tensor, Tensor, Tensor, Tensor], None] = module.copy_vectors

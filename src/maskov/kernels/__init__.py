@@ -3,8 +3,9 @@
 from maskov.energies.stages import DelayedAcceptance
 from maskov.kernels.base import Kernel
 from maskov.kernels.compose import Exchange, Mixture
+from maskov.kernels.draws import Draws, Redraw
 from maskov.kernels.metropolis import Gibbs, Metropolis, mask_predict
-from maskov.kernels.population import Draws, Population
+from maskov.kernels.population import Population
 
 __all__ = [
     "DelayedAcceptance",
@@ -15,5 +16,6 @@ __all__ = [
     "Metropolis",
     "Mixture",
     "Population",
+    "Redraw",
     "mask_predict",
 ]

@@ -33,7 +33,7 @@ from maskov.kernels.base import Composite, Kernel, Wrapper, leaves, log_ratio, t
 from maskov.kernels.metropolis import Metropolis
 from maskov.models.scorer import Scorer
 from maskov.random import Purpose, Rng
-from maskov.types import Bool, Chains, Float, Int, Proposal, Resized, StepInfo, Tensor
+from maskov.types import Bool, Chains, Float, Int, StepInfo, Tensor
 
 MOST_REPLICAS = 16
 # More chains than a run can have: what the numbers of neighbouring rows of a set differ by.
@@ -111,30 +111,17 @@ class Mixture(Composite):
         return f"mixture({', '.join(map(str, self.kernels))})"
 
 
-def _unresized(proposal: Proposal) -> Resized:
-    """Return what becomes of sequences that keep their length; only for the record of a step."""
-    changed, zero = proposal.changed, torch.zeros_like(proposal.lengths)
-    place = torch.arange(changed.shape[1], device=changed.device).expand(changed.shape)
-    return Resized(
-        changes=changed.any(1),
-        free=torch.zeros_like(changed),
-        region=torch.full_like(place, -1),
-        origin=place,
-        removed=torch.zeros_like(changed),
-        start=zero,
-        size=zero,
-    )
-
-
 def _joined(infos: list[StepInfo], rows: Int[Tensor, " n"]) -> StepInfo:
-    """Put what happened to different chains into one record, in the order of `rows`."""
+    """Put what happened to different chains into one record, in the order of `rows`.
+
+    What only some kinds of moves know of their proposals is left out.
+    """
     if len(infos) == 1:
         return infos[0]
     order = torch.cat([info.proposal.rows for info in infos]).argsort()
     order = order[rows.argsort().argsort()]
-    proposals = [replace(info.proposal, passed=None, confidence=None) for info in infos]
-    if any(one.resized is not None for one in proposals):
-        proposals = [replace(one, resized=one.resized or _unresized(one)) for one in proposals]
+    nothing: dict[str, Any] = dict.fromkeys(("passed", "confidence", "resized", "evaluated"))
+    proposals = [replace(info.proposal, **nothing) for info in infos]
 
     def join(values: Sequence[Any]) -> Any:
         first = values[0]

@@ -174,7 +174,8 @@ class Metropolis(MoveKernel):
         if self.delayed.nearest is None:
             # Passes of single positions justify an early test; of groups there are few.
             alone = self.energy.needs_passes and self.energy.groups is None
-            object.__setattr__(self, "delayed", DelayedAcceptance(2 if alone else 0))
+            early = 2 if alone and self.move.local else 0
+            object.__setattr__(self, "delayed", DelayedAcceptance(early))
 
     @property
     def leaves_invariant(self) -> bool:
@@ -414,6 +415,12 @@ class ProposalScores:
     def _evaluate(self, energy: CachedEnergy, column: int, index: Tensor) -> None:
         """Evaluate an energy from what it remembers of the chains' own sequences."""
         proposal, memory = self._proposal, self._plan.memory(energy, self._proposal.tokens.shape[1])
+        if proposal.evaluated is not None and energy.is_part(proposal.evaluated[0]):
+            # Its passes are among those of proposing.
+            found = proposal.evaluated[1]
+            self.values[index, column] = found.value[index]
+            self.values[index, memory] = found.cells[index]
+            return
         changed = proposal.changed[index]
         if proposal.resized is not None:  # nothing is where it was
             changed = torch.ones_like(changed)

@@ -32,20 +32,11 @@ import torch
 from maskov.energies.base import Sum
 from maskov.energies.ordered import Ordered
 from maskov.errors import InputError
-from maskov.kernels.base import (
-    Composite,
-    Kernel,
-    Target,
-    counted,
-    leaves,
-    taken,
-    with_leaves,
-    with_tokens,
-)
+from maskov.kernels.base import Composite, Kernel, Target, leaves, taken, with_leaves
 from maskov.kernels.metropolis import Metropolis
 from maskov.models.scorer import Scorer
 from maskov.random import Purpose, Rng
-from maskov.types import Chains, Float, Int, PartValues, Proposal, StepInfo, Tensor
+from maskov.types import Chains, Float, Int, Tensor
 
 LEAST_PARTICLES = 2
 
@@ -187,72 +178,19 @@ class Population(Composite):
         return f"population({self.kernel}, {self.start}, {self.particles} particles)"
 
 
-@dataclass(frozen=True)
-class Draws(Kernel):
-    """Independent draws of an ordered energy: each epoch draws every free position anew."""
+def backward(kernel: Population) -> Population:
+    """Return populations that go the path back, from draws of the target to the start.
 
-    energy: Ordered
-    fills_blanks = True
-
-    @property
-    def leaves_invariant(self) -> bool:
-        """Always: whatever stood there, the new sequence has the target's distribution."""
-        return True
-
-    def init(self, chains: Chains, scorer: Scorer) -> Chains:
-        """Keep nothing of the current tokens but their energy."""
-        return replace(chains, pass_cache=None)
-
-    def steps(self, chains: Chains) -> Int[Tensor, " chains"]:
-        """Return one step, in which all positions are drawn."""
-        return torch.ones_like(chains.step)
-
-    def step(
-        self, chains: Chains, rows: Int[Tensor, " n"], scorer: Scorer, rng: Rng
-    ) -> tuple[Chains, StepInfo]:
-        """Draw all free positions of the chosen chains."""
-        before = chains.sequences.rows(rows)
-        drawn = self.energy.draw(scorer, before, chains.chain[rows], chains.step[rows], rng)
-        cells, passes = drawn.cells, drawn.passes
-        if cells is None:  # a mixture: the other orders are still to be asked
-            found = self.energy.evaluate(scorer, before.with_tokens(drawn.tokens))
-            cells, value, passes = found.cells, found.value, passes + found.passes
-        else:
-            value = cells[:, : drawn.tokens.shape[1]].sum(1)
-        unknown = torch.full_like(value, torch.nan)
-        proposal = Proposal(
-            rows=rows,
-            before=before.tokens,
-            tokens=drawn.tokens,
-            lengths=before.lengths,
-            masked=before.scored,
-            log_q_forward=-value,
-            log_q_reverse=unknown,
-            passes=passes,
-        )
-        everything = torch.ones_like(rows, dtype=torch.bool)
-        info = StepInfo(
-            proposal=proposal,
-            energy_old=unknown,
-            energy_new=value,
-            log_ratio=unknown[:, None],
-            uniform=unknown[:, None],
-            log_acceptance=torch.zeros_like(value),
-            accepted=everything,
-            passes=passes,
-            calls=torch.ones_like(rows)[:, None],
-        )
-        values = torch.cat([value[:, None], cells], dim=1)
-        whole = torch.zeros((len(chains.chain), values.shape[1]), dtype=torch.float64)
-        known = chains.part_values or PartValues(
-            self.energy, whole.to(values.device), whole[:, 0].to(values.device)
-        )
-        after = with_tokens(chains, proposal, everything)
-        known = known.put(rows, PartValues(self.energy, values, value))
-        return counted(replace(after, part_values=known), rows), info
-
-    def __str__(self) -> str:
-        return f"draws({self.energy})"
+    Their estimates are unbiased for 1/Z, so −log of them is an upper bound of log Z up to chance.
+    That needs exact draws: the target is an ordered energy.
+    """
+    target = kernel.target
+    if target is None or not isinstance(target.energy, Ordered) or target.temperature != 1:
+        raise InputError("only an ordered energy at T = 1 has draws to go back from.")
+    shares = reversed((0.0, *kernel.path[:-1]))
+    moving = kernel.kernel.with_energy(kernel.start)
+    path = tuple(1 - share for share in shares)
+    return replace(kernel, kernel=moving, start=target.energy, path=path)
 
 
 def systematic(

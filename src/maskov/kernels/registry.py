@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from inspect import signature
 from types import MappingProxyType
 from typing import Any
@@ -24,12 +24,14 @@ from maskov.constraints import (
 from maskov.energies import Energy, as_energy, parse_energy
 from maskov.energies.base import weighted
 from maskov.energies.networks import Loading
+from maskov.energies.ordered import Ordered
 from maskov.energies.stages import DelayedAcceptance
 from maskov.errors import InputError
 from maskov.kernels.base import Kernel
 from maskov.kernels.compose import Exchange, Mixture
+from maskov.kernels.draws import Draws, Redraw
 from maskov.kernels.metropolis import Gibbs, Metropolis, mask_predict
-from maskov.kernels.population import Draws, Population
+from maskov.kernels.population import Population
 from maskov.moves import (
     INSERT_DELETE,
     WINDOWS,
@@ -73,6 +75,7 @@ _PARTS: dict[str, type[Any]] = {
     "site": Site,
     "span": Span,
     "resize": Resize,
+    "redraw": Redraw,
     "conditional": MaskedConditional,
     "sweep": Sweep,
     "lowest-confidence": LowestConfidence,
@@ -239,9 +242,13 @@ def named_moves(conditional: MaskedConditional) -> dict[str, Callable[..., Move]
     def span(sizes: int | str | tuple[int, ...] = DEFAULT_SIZES) -> Move:
         return Span(conditional, parse_sizes(sizes))
 
+    def redraw(*arguments: Any, **options: Any) -> Move:
+        return Redraw(replace(Ordered(*arguments, **options), constraints=conditional.constraints))
+
     return {
         "site": site,
         "span": span,
+        "redraw": redraw,
         "insert-delete": lambda: Resize(conditional, INSERT_DELETE),
         "resize": lambda: Resize(conditional, WINDOWS),
     }

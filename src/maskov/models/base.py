@@ -10,12 +10,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import accumulate
 from threading import Condition, Lock, local
 
 import torch
 
+from maskov.config import ModelSource
 from maskov.errors import InputError
 from maskov.models.tokens import token_spans
 from maskov.types import Bool, Float, Int, Tensor
@@ -77,12 +78,21 @@ class MaskedModel(ABC):
     packs: bool = False
     # The same model in full precision, if this one is in a lower one.
     exact: MaskedModel | None = None
-    # The text that it reads before every sequence.
-    prefix: str = ""
-    # The label smoothing of its training that is removed from its conditionals.
-    remove_smoothing: float = 0.0
-    # Letters that it proposes besides the 20 amino acids, if it is a model of proteins.
-    extra_letters: str = ""
+    # How it was loaded, and what was changed since; None if nobody can tell.
+    source: ModelSource | None = None
+
+    def __repr__(self) -> str:
+        options = [
+            f"{option.name}={value!r}"
+            for option in (() if self.source is None else fields(self.source))
+            if option.name != "name"
+            and (value := getattr(self.source, option.name)) != option.default
+        ]
+        return (
+            f"<{type(self).__name__} {', '.join([repr(self.name), *options])}: "
+            f"{self.vocabulary_size:,} tokens, texts of {self.min_length:,} to "
+            f"{self.max_length:,} tokens, {self.precision} on {self.device}>"
+        )
 
     @abstractmethod
     def hidden(self, queries: Queries) -> Float[Tensor, "masked hidden"]:
@@ -108,24 +118,6 @@ class MaskedModel(ABC):
     ) -> Float[Tensor, " masked"]:
         """Return the score of one token for each vector; models may override this."""
         return self.logits(hidden).gather(1, tokens[:, None]).squeeze(1)
-
-    # The same model, changed. Networks override these; what remains are tables.
-
-    def with_prefix(self, text: str) -> MaskedModel:
-        """Return this model reading a text before every sequence."""
-        raise InputError(f"'{self.name}' reads no prefix: drop the prefix.")
-
-    def with_letters(self, letters: str) -> MaskedModel:
-        """Return this model of proteins proposing more letters than the 20 amino acids."""
-        raise InputError(f"'{self.name}' is not a model of proteins: drop extra_letters.")
-
-    def without_smoothing(self, share: float) -> MaskedModel:
-        """Return this model with the label smoothing of its training removed."""
-        raise InputError(f"'{self.name}' is a table, not trained: drop remove_smoothing.")
-
-    def in_precision(self, dtype: torch.dtype, coarse_products: bool = False) -> MaskedModel:
-        """Return this model with its passes in another precision, and this one as its `exact`."""
-        raise InputError(f"'{self.name}' is a float64 table: drop --precision.")
 
     @property
     def hidden_width(self) -> int:
@@ -194,27 +186,19 @@ def weights_of(precision: str) -> torch.dtype:
     return torch.float64 if precision == "float64" else torch.float32
 
 
-def adapted(
-    model: MaskedModel,
-    prefix: str = "",
-    extra_letters: str = "",
-    remove_smoothing: float = 0.0,
-    precision: str = "float32",
-) -> MaskedModel:
-    """Return a model as `load` was asked for it."""
-    if prefix:
-        model = model.with_prefix(prefix)
-    if extra_letters:
-        model = model.with_letters(extra_letters)
-    if remove_smoothing:
-        model = model.without_smoothing(remove_smoothing)
-    if precision in ("float32", "float64"):
-        return model
-    if precision == "tf32" and model.device.type != "cuda":
-        raise InputError("tf32 needs an NVIDIA GPU; use float32, or --device cuda.")
-    if precision == "tf32":
-        return model.in_precision(torch.float32, coarse_products=True)
-    return model.in_precision(getattr(torch, precision))
+def adapted(model: MaskedModel, source: ModelSource, precision: str) -> MaskedModel:
+    """Return a model as `load` was asked for it; a table or a custom model takes no options."""
+    changes = [
+        ("with_prefix", "prefix", source.prefix),
+        ("with_letters", "extra_letters", source.extra_letters),
+        ("without_smoothing", "remove_smoothing", source.remove_smoothing),
+        ("in_precision", "--precision", precision if precision in ("tf32", "bfloat16") else None),
+    ]
+    for method, option, value in changes:
+        if value and not hasattr(model, method):
+            raise InputError(f"'{model.name}' cannot be changed so: drop {option}.")
+        model = getattr(model, method)(value) if value else model
+    return model
 
 
 class _Products:

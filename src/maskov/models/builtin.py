@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import pickle
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from maskov.config import ModelSource
 from maskov.errors import InputError, ModelError
 from maskov.models.base import MaskedModel, Queries
 from maskov.models.huggingface import HuggingFaceModel
@@ -192,7 +192,7 @@ def untrained(
     return HuggingFaceModel(
         network.to(device, dtype),
         tokenizer,
-        name="untrained",
+        "untrained",
         caution="'untrained' was never trained: its weights are random and its sentences mean "
         "nothing. Give --model for a trained model.",
     )
@@ -231,20 +231,16 @@ def load_antibody(name: str, device: torch.device, dtype: torch.dtype) -> Huggin
     weights, vocabulary = folder / package.weights, folder / package.vocabulary
     if package.name == "antiberty":
         return HuggingFaceModel.load(
-            str(weights.parent), device, dtype, str(vocabulary), called=name, allow_download=False
+            str(weights.parent), ModelSource(name), device, dtype, str(vocabulary), False
         )
     try:
         lines = vocabulary.read_text(encoding="utf-8").split("\n")
         words = [*_BEFORE, *(line.split(" ")[0] for line in lines if line), _MASK]
         network = _sapiens(weights, len(words))
-    except pickle.UnpicklingError as error:
-        raise ModelError(
-            f"'{weights}' is damaged, or has more than tensors and settings, which may be code: "
-            "nothing in it was run; install its package again."
-        ) from error
     except Exception as error:  # damaged files raise many kinds of errors
         raise ModelError(
-            f"'{weights}' is damaged or of another version; install its package again."
+            f"'{weights}' is damaged, of another version, or has more than tensors and settings, "
+            "which may be code: nothing in it was run; install its package again."
         ) from error
     return HuggingFaceModel(network.to(device, dtype), _tokenizer(words), name)
 

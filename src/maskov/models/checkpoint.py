@@ -33,8 +33,11 @@ from maskov.types import Bool, Tensor
 # hub: no code and no pickles.
 ARCHITECTURE = "maskov-translation"
 _FILES = ["*.json", "*.safetensors", "*.txt"]
-# The class of transformers that reads masked LMs.
+# The class of transformers that reads masked LMs, and those for which a masked diffusion model may
+# have its own code.
 MASKED = "AutoModelForMaskedLM"
+DIFFUSION = "masked-diffusion"
+_DIFFUSION = (MASKED, "AutoModel", "AutoModelForCausalLM")
 # Far more than any network has.
 _MOST_LAYERS = 2**10
 # Bytes; matrix products of unaligned arrays may round differently.
@@ -52,7 +55,9 @@ _REASONS = {
     "which may be code: it was not run; give the same model as safetensors.",
     "ignore_mismatched_sizes": "the model '{name}' is damaged: its weights do not fit its "
     "config.json.",
-    "Unrecognized configuration class": "'{name}' is not a {what}; give a checkpoint of one.",
+    "Unrecognized configuration class": "'{name}' is not a {what}: transformers has no such class "
+    "for it; give a checkpoint of one. A masked diffusion model loads with --model "
+    "'NAME(architecture=masked-diffusion)'.",
 }
 # Configuration entries that do not affect the network's shape.
 _NOT_SHAPE = {"_name_or_path", "transformers_version", "architectures", "dtype"}
@@ -113,29 +118,19 @@ class MaskedCheckpoint:
         # The encoder holds copies of weights.
         return MaskedCheckpoint.of, (self.config, self.weights)
 
-    @property
-    def device(self) -> torch.device:
-        """Where the weights are."""
-        return self.head.weight.device
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """The dtype of the weights."""
-        return self.head.weight.dtype
-
     def state_dict(self) -> dict[str, Tensor]:
         """Return the weights by name."""
         return self.weights
 
     def network(self) -> Any:
         """Build the Hugging Face network of these weights, which it shares."""
-        transformers = import_transformers()
+        transformers, weight = import_transformers(), self.head.weight
         config = transformers.AutoConfig.for_model(**self.config)
         with silence_transformers(), torch.random.fork_rng(devices=[]):
-            network = transformers.AutoModelForMaskedLM.from_config(config, dtype=self.dtype)
+            network = transformers.AutoModelForMaskedLM.from_config(config, dtype=weight.dtype)
         for name, parameter in network.named_parameters():
             parameter.data = self.weights[name]
-        return network.to(self.device).eval().requires_grad_(False)
+        return network.to(weight.device).eval().requires_grad_(False)
 
 
 def load_checkpoint(
@@ -143,14 +138,15 @@ def load_checkpoint(
     what: str,
     name: str,
     dtype: torch.dtype,
-    tokenizer: str | None = None,
+    tokenizer: Any = None,
     trust_remote_code: bool = False,
     allow_download: bool = True,
     unused: str = "",
 ) -> tuple[Any, Any]:
     """Return a network, or what stands for it, and its tokenizer; `what` names it in errors.
 
-    `auto_class` is the class of transformers that reads it, unless our encoder can.
+    `auto_class` is the class of transformers that reads it, unless our encoder can. The `tokenizer`
+    is where to find it, if that is not the same place, or one that is loaded.
 
     Weights whose names begin with `unused` may be missing: nobody asks for what they compute.
 
@@ -161,7 +157,7 @@ def load_checkpoint(
     """
     if not allow_download:
         name = _on_this_machine(name)
-        tokenizer = None if tokenizer is None else _on_this_machine(tokenizer)
+        tokenizer = _on_this_machine(tokenizer) if isinstance(tokenizer, str) else tokenizer
     if Path(name).exists() and not (Path(name) / "config.json").is_file():
         raise ModelError(f"'{name}' is not a model folder: it has no config.json.")
     check_files(Path(name))
@@ -180,7 +176,9 @@ def load_checkpoint(
     try:
         if network is None:
             network, missing = _from_transformers(auto_class, name, dtype, trust_remote_code)
-        loaded = load_tokenizer(tokenizer or name, trust_remote_code)
+        tokenizer = name if tokenizer is None else tokenizer
+        if isinstance(tokenizer, str):
+            tokenizer = load_tokenizer(tokenizer, trust_remote_code)
     except MaskovError:
         raise
     except Exception as error:
@@ -191,7 +189,7 @@ def load_checkpoint(
             f"'{name}' is not a {what}: its weights lack {missing[0]} ({len(missing)} missing); "
             "give a checkpoint that has its head."
         )
-    return network, loaded
+    return network, tokenizer
 
 
 def _from_transformers(
@@ -199,6 +197,10 @@ def _from_transformers(
 ) -> tuple[Any, list[str]]:
     """Return a Hugging Face network, and the names of the weights that its checkpoint lacks."""
     transformers = import_transformers()
+    if auto_class == DIFFUSION:
+        config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=trust_remote_code)
+        code = getattr(config, "auto_map", None) or {MASKED: ""}
+        auto_class = next((one for one in _DIFFUSION if one in code), MASKED)
     # Missing weights are drawn at random before we can refuse them.
     with silence_transformers(), torch.random.fork_rng(devices=[]):
         network, report = getattr(transformers, auto_class).from_pretrained(
@@ -240,7 +242,8 @@ def _on_this_machine(name: str) -> str:
             return str(Path(cached).parent)
     raise ModelError(
         f"'{name}' is not on this machine, and is not downloaded because a run folder names it; "
-        "if you trust it, allow that with --allow-download."
+        "if you trust it, allow that with --allow-download; a model in memory is given to "
+        "`maskov.resume`."
     )
 
 
@@ -345,10 +348,15 @@ def weights_hash(network: Any, tokenizer: Any) -> str:
 
 def _shape(network: Any) -> dict[str, Any]:
     """Return what uses the weights: equal ones may have another activation or head count."""
-    if not hasattr(network, "config"):
+    if hasattr(network, "shape"):
         return asdict(network.shape)
-    config = network.config
-    entries = (config if isinstance(config, dict) else config.to_diff_dict()).items()
+    config: Any = getattr(network, "config", None)
+    if isinstance(config, dict):
+        entries = config.items()
+    elif hasattr(config, "to_diff_dict"):
+        entries = config.to_diff_dict().items()
+    else:  # of somebody's own
+        return {"network": str(network)}
     return {key: value for key, value in entries if key not in _NOT_SHAPE and value is not None}
 
 

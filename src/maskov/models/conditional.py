@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Self
 
 import torch
 
+from maskov.config import ModelSource
 from maskov.encoders import Encoder, LMHead, Memory, Reading
 from maskov.errors import InputError, ModelError
-from maskov.models.base import coarse
-from maskov.models.network import TranslationNetwork, decoder_of, load_translation
+from maskov.models.base import MaskedModel, coarse
+from maskov.models.network import TranslationNetwork, decoder_of
 from maskov.models.packed import Frame, PackedModel
 from maskov.models.scorer import Batcher, token_budget
 from maskov.models.tokens import forbidden_tokens, token_ids
@@ -85,13 +85,15 @@ class ConditionalModel(PackedModel):
     network: TranslationNetwork
     encoder: Encoder  # the decoder
 
-    def __init__(self, network: TranslationNetwork, tokenizer: Any, name: str) -> None:
+    def __init__(
+        self, network: TranslationNetwork, tokenizer: Any, source: ModelSource | str
+    ) -> None:
+        self._named(source)
         if network.shape.causal:
             raise ModelError(
-                f"'{name}' is autoregressive and has no masked conditionals; use it with "
+                f"'{self.name}' is autoregressive and has no masked conditionals; use it with "
                 "--method ar."
             )
-        self.name = name
         self.network = self.checkpoint = network.eval().requires_grad_(False)
         self.tokenizer = tokenizer
         self.mask_id = int(tokenizer.mask_token_id)
@@ -107,14 +109,6 @@ class ConditionalModel(PackedModel):
         self.encoder = decoder_of(network)
         self.sources: Sources | None = None
         self._memory: Memory | None = None
-
-    @classmethod
-    def load(
-        cls, folder: Path, device: torch.device, dtype: torch.dtype, name: str
-    ) -> ConditionalModel:
-        """Load a translation model folder."""
-        network, tokenizer = load_translation(folder, device, dtype)
-        return cls(network, tokenizer, name)
 
     # Sources.
 
@@ -182,9 +176,9 @@ class ConditionalModel(PackedModel):
         scores[:, 0] = -torch.inf
         return scores.log_softmax(1)
 
-    def in_precision(self, dtype: torch.dtype, coarse_products: bool = False) -> Self:
+    def in_precision(self, precision: str) -> Self:
         """Return this model with its decoder in another precision; head and encoder keep theirs."""
-        changed = super().in_precision(dtype, coarse_products)
+        changed = super().in_precision(precision)
         if self.sources is not None:
             changed._keep_memory()
         return changed
@@ -265,3 +259,10 @@ def choose_lengths(model: ConditionalModel, rule: str, chains: int, seed: int) -
         chances = scores.exp().repeat_interleave(chains, dim=0)
         lengths = categorical(chances, uniform).view(-1, chains)
     return [[int(length) for length in row] for row in lengths.tolist()]
+
+
+def given_sources(model: MaskedModel, sources: Sequence[object]) -> ConditionalModel:
+    """Return a translation model with the sources that a user gave; refuse any other model."""
+    if not isinstance(model, ConditionalModel):
+        raise InputError(f"'{model.name}' does not translate: drop --sources.")
+    return model.given(list(map(str, sources)))

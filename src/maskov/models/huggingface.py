@@ -8,6 +8,8 @@ only; families whose head is not known run their whole forward pass.
 
 from __future__ import annotations
 
+import copy
+import inspect
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -15,11 +17,18 @@ from typing import Any
 import torch
 from torch import nn
 
+from maskov.config import ModelSource
 from maskov.encoders import Encoder, LMHead
 from maskov.encoders.families import UNSUPPORTED, Weights, describe_head
 from maskov.errors import InputError, ModelError
 from maskov.models.base import Queries, coarse
-from maskov.models.checkpoint import MASKED, MaskedCheckpoint, load_checkpoint
+from maskov.models.checkpoint import (
+    DIFFUSION,
+    MASKED,
+    MaskedCheckpoint,
+    load_checkpoint,
+    load_tokenizer,
+)
 from maskov.models.packed import Frame, PackedModel, pack_masked
 from maskov.models.tokens import (
     MARKS,
@@ -29,6 +38,7 @@ from maskov.models.tokens import (
     frame_of,
     other_letters,
     silence_transformers,
+    with_mask,
 )
 from maskov.types import Float, Int, Tensor, inside
 
@@ -38,57 +48,177 @@ _OFFSET_POSITIONS = frozenset(
      "roberta-prelayernorm", "xlm-roberta-xl", "xmod", "ibert"}
 )  # fmt: skip
 
+# Tolerated difference between two ways to compute a score, relative to the largest, by dtype.
+_TOLERANCE = {torch.float64: 1e-9, torch.float16: 1e-2, torch.bfloat16: 8e-2}
+# Texts to compare them on are not longer.
+_LONGEST = 300
+
 
 class HuggingFaceModel(PackedModel):
-    """A masked LM and its tokenizer; the head runs at the masked positions only."""
+    """A masked LM and its tokenizer; the head runs at the masked positions only.
 
-    def __init__(self, network: Any, tokenizer: Any, name: str, caution: str = "") -> None:
-        if tokenizer.mask_token_id is None:
+    The network may also be any other that returns logits for each token, such as a masked diffusion
+    model.
+    """
+
+    # Whether the network computes the same in a padded batch, and whether it is told a time.
+    pads: bool = True
+    _takes_time: bool = False
+
+    def __init__(
+        self, network: Any, tokenizer: Any, source: ModelSource | str, caution: str = ""
+    ) -> None:
+        self._named(source)
+        config = getattr(network, "config", None)
+        wanted = self.source.mask_token_id
+        diffusion = self.source.architecture == "masked-diffusion"
+        if wanted is None and tokenizer.mask_token_id is None and diffusion:
+            wanted = setting(config, "mask_token_id")
+        if wanted is None and tokenizer.mask_token_id is None:
             raise ModelError(
-                f"the tokenizer of '{name}' has no mask token; it is not a masked language model."
+                f"the tokenizer of '{self.name}' has no mask token; it is not a masked language "
+                "model, or else name its mask: --model 'NAME(mask_token_id=5)'."
             )
-        self.name = name
+        self.tokenizer = tokenizer = with_mask(tokenizer, wanted, self.name)
         self.caution = caution
         self.checkpoint = network
-        self.tokenizer = tokenizer
         self.mask_id = int(tokenizer.mask_token_id)
-        self.device = network.device
-        self.dtype = network.dtype
-        self.precision = str(network.dtype).removeprefix("torch.")
-        before, after = frame_of(tokenizer, name)
+        weight = network.head.weight if isinstance(network, MaskedCheckpoint) else a_weight(network)
+        self.device, self.dtype = weight.device, weight.dtype
+        self.precision = str(self.dtype).removeprefix("torch.")
+        before, after = frame_of(tokenizer, self.name)
         self.frame = Frame.of(before, after, self.mask_id, self.device)
         pad = tokenizer.pad_token_id
         self._pad_id = int(pad) if pad is not None else self.mask_id
+        # A tokenizer that was given its mask here does not know that words hold their space.
+        self.mask_takes_space = diffusion and any(
+            len(token) > 1 and token[0] in MARKS for token in tokenizer.get_vocab()
+        )
+        self.min_length = 1
+        self.max_length = capacity(config, tokenizer) - self.frame.size
         if isinstance(network, MaskedCheckpoint):
             self.encoder, self.head = network.encoder, network.head
-            size = len(self.head.weight)
-            check_tokens(tokenizer, size, name)
+            self._use_tokens(len(self.head.weight))
         else:
-            size = self._use_network(network, [*before, self.mask_id, self.mask_id, *after])
+            self._use_network(network)
         self.packs = self.encoder is not None
-        self.forbidden = forbidden_tokens(tokenizer, size).to(self.device)
+
+    def _use_tokens(self, size: int) -> None:
+        """Find out which tokens of a network of so many must never be proposed."""
+        check_tokens(self.tokenizer, size, self.name)
+        self.forbidden = forbidden_tokens(self.tokenizer, size).to(self.device)
         if bool(self.forbidden.all()):
             raise ModelError(
-                f"every token of '{name}' is special, as if it had no tokenizer of its own: give "
+                f"every token of '{self.name}' is special, as if it came without a tokenizer: give "
                 "one, a folder, a hub name or a vocab.txt: --model 'NAME(tokenizer=vocab.txt)'."
             )
         self.only_given = other_letters(self.token_strings(range(size)), self.forbidden)
         self.forbidden[list(self.only_given)] = True
-        self.min_length = 1
-        self.max_length = capacity(network.config, tokenizer) - self.frame.size
 
-    def _use_network(self, network: Any, probe: list[int]) -> int:
-        """Use a Hugging Face network, and our encoder if both agree; return the vocabulary size."""
+    def _use_network(self, network: Any) -> None:
+        """Use a network, and our encoder if both agree."""
         check_tokens(self.tokenizer, embedding_rows(network), self.name)
         # No parameter needs gradients, so no inference context is needed anywhere.
         self.network = network.eval().requires_grad_(False)
-        ids = torch.tensor([probe], device=self.device)
+        self._takes_time = "timesteps" in inspect.signature(network.forward).parameters
+        if self._takes_time and setting(network.config, "time_conditioning"):
+            raise ModelError(
+                f"the conditionals of '{self.name}' depend on a time: fix it in a network of your "
+                "own, and give that to `maskov.load(network, tokenizer=...)`."
+            )
+        ids = torch.tensor(
+            [[*self.frame.before, self.mask_id, self.mask_id, *self.frame.after]],
+            device=self.device,
+        )
         with silence_transformers():
-            size = int(network(input_ids=ids).logits.shape[-1])
-            check_tokens(self.tokenizer, size, self.name)
-            self.head = split_head(network, ids)
-            self.encoder = None if self.head is None else Encoder.of(network)
-        return size
+            try:
+                size = self._scores(ids).shape[-1]
+            except Exception as error:
+                raise ModelError(
+                    f"'{self.name}' gave no logits for two masks, so it is not a masked language "
+                    f"model: {str(error).partition(chr(10))[0]}"
+                ) from error
+            self._use_tokens(size)
+            self._check_attention()
+            self.head = self.encoder = None
+            if not self.source.shift_logits:
+                self._use_own_passes(network)
+
+    def _use_own_passes(self, network: Any) -> None:
+        """Use our split head, and our encoder, if the network's own forward gives the same.
+
+        Third-party code may use a known family name for a different network.
+        """
+        encoder = Encoder.of(network)
+        blocks = [] if encoder is None else encoder.network.blocks
+        # One sequence is longer than every window, unless that would take too long.
+        windows = [block.window for block in blocks if block.window and block.window < _LONGEST]
+        longest = max([9, *(window + 4 for window in windows)])
+        precision = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision("highest")  # the two sides would round differently
+        try:
+            head, theirs = family_head(network), self._probe(longest)
+            limit = _TOLERANCE.get(self.dtype, 1e-3) * theirs.abs().max()
+            for self.encoder in (encoder, None):
+                self.head = head
+                ours = self._probe(longest)
+                if ours.shape == theirs.shape and bool((ours - theirs).abs().max() <= limit):
+                    return
+                self.head = None
+        except (*UNSUPPORTED, RuntimeError):
+            self.head = self.encoder = None
+        finally:
+            torch.set_float32_matmul_precision(precision)
+
+    def _probe(self, longest: int) -> Float[Tensor, "passes vocabulary"]:
+        """Return the scores at every place of two texts, in batches of mixed and of one length."""
+        sizes = [min(size, self.max_length) for size in (5, longest)]
+        lengths = torch.tensor([size for size in sizes for _ in range(size)], device=self.device)
+        place = torch.cat([torch.arange(size, device=self.device) for size in sizes])
+        allowed = (~self.forbidden).nonzero().flatten()
+        token = allowed[3 * torch.arange(max(sizes), device=self.device) % len(allowed)]
+        tokens, long = token.expand(len(lengths), -1), lengths == sizes[1]
+        batches = [(tokens, lengths, place), (tokens[long], lengths[long], place[long])]
+        return torch.cat([self.logits(self.hidden_at(*batch)) for batch in batches])
+
+    def _check_attention(self) -> None:
+        """Refuse a network that looks to the left only, and find out whether it can be padded."""
+        first, *_, last = (~self.forbidden).nonzero().flatten().tolist() * 2
+        before, after = self.frame.before.tolist(), self.frame.after.tolist()
+        # A masked token between two others, and either of these changed.
+        words = [[first, first], [last, first], [first, last]]
+        rows = [[*before, left, self.mask_id, right, *after] for left, right in words]
+        ids, place = torch.tensor(rows, device=self.device), len(before) + 1
+        scores = self._scores(ids)[:, place]
+        left, right = ((scores[0] - scores[row]).abs().max() for row in (1, 2))
+        if bool(right <= 1e-5 * scores[0].abs().max() and 100 * right < left):
+            raise ModelError(
+                f"'{self.name}' looks to the left only, so it has no masked conditionals: give a "
+                "model with bidirectional attention, or use this one as 'autoregressive(NAME)'."
+            )
+        padded = torch.nn.functional.pad(ids[:1], (0, 2), value=self._pad_id)
+        attention = (torch.arange(padded.shape[1], device=self.device) < ids.shape[1])[None].long()
+        try:
+            other = self._scores(padded, attention)[0, place]
+            same = (other - scores[0]).abs().max() <= 1e-4 * scores[0].abs().max()
+        except Exception:  # whatever a network raises that takes no mask
+            same = torch.tensor(False)
+        self.pads = bool(same)
+
+    def _scores(
+        self, ids: Int[Tensor, "passes length"], attention: Tensor | None = None
+    ) -> Float[Tensor, "passes length vocabulary"]:
+        """Run the network; return the scores of the tokens at each position."""
+        given = {} if attention is None else {"attention_mask": attention}
+        if self._takes_time:
+            given["timesteps"] = torch.zeros(len(ids), dtype=self.dtype, device=ids.device)
+        answer = self.network(ids, **given)
+        answer = answer[0] if type(answer) in (tuple, list) else answer
+        logits: Tensor = answer if isinstance(answer, Tensor) else answer.logits
+        if logits.shape[:-1] != ids.shape:
+            raise ModelError(f"its logits have the shape {tuple(logits.shape)}")
+        # Position 0 has nothing before it; those who train such models use its own logits.
+        return torch.cat([logits[:, :1], logits[:, :-1]], 1) if self.source.shift_logits else logits
 
     @cached_property
     def network(self) -> Any:
@@ -98,37 +228,62 @@ class HuggingFaceModel(PackedModel):
     @classmethod
     def load(
         cls,
-        name: str,
+        folder: str,
+        source: ModelSource | None = None,
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
-        tokenizer: str | None = None,
-        trust_remote_code: bool = False,
-        called: str | None = None,
+        tokenizer: Any = None,
         allow_download: bool = True,
     ) -> HuggingFaceModel:
-        """Load a checkpoint; no code in pickled weights runs.
+        """Load a checkpoint, a folder or a hub name; no code in pickled weights runs.
 
-        `called` is the model's name, by default what it is loaded from. Without `allow_download`
-        the hub is not asked.
+        Its name is that of the `source`, by default what it is loaded from. Without
+        `allow_download` the hub is not asked.
         """
+        source = source or ModelSource(folder)
         network, loaded = load_checkpoint(
-            MASKED,
+            MASKED if source.architecture == "masked-lm" else DIFFUSION,
             "masked language model",
-            name,
+            folder,
             dtype,
             tokenizer,
-            trust_remote_code,
+            source.trust_remote_code,
             allow_download,
         )
-        return cls(network.to(device), loaded, called or name)
+        return cls(network.to(device), loaded, source)
+
+    @classmethod
+    def in_memory(
+        cls,
+        network: nn.Module,
+        tokenizer: Any,
+        source: ModelSource,
+        device: torch.device | None,
+        dtype: torch.dtype,
+    ) -> HuggingFaceModel:
+        """Use a network that is loaded already, and stays as it is; weights are shared, if equal.
+
+        It stays on its device unless another one is given.
+        """
+        if isinstance(tokenizer, str):
+            tokenizer = load_tokenizer(tokenizer, source.trust_remote_code)
+        if not hasattr(tokenizer, "mask_token_id"):
+            raise InputError(
+                "a network in memory needs its tokenizer, one of transformers or its folder: "
+                "maskov.load(network, tokenizer=tokenizer)."
+            )
+        known: dict[int, Any] = {id(value): value.detach() for value in network.buffers()}
+        known |= {id(one): nn.Parameter(one.detach(), False) for one in network.parameters()}
+        own = copy.deepcopy(network, known)
+        return cls(own.to(device or a_weight(network).device, dtype), tokenizer, source)
 
     def with_prefix(self, text: str) -> HuggingFaceModel:
         """Return this model reading a text before every sequence, which is not part of it.
 
         The text conditions every pass; chains, energies and experts do not see it.
         """
-        if self.prefix:
-            raise InputError(f"'{self.name}' reads a prefix already: '{self.prefix}'.")
+        if self.source.prefix:
+            raise InputError(f"'{self.name}' reads a prefix already: '{self.source.prefix}'.")
         ids = self.encode(text)
         if not ids or bool(self.forbidden[torch.tensor(ids, device=self.device)].any()):
             raise InputError(f"the prefix '{text}' has no words, or some that '{self.name}' lacks.")
@@ -137,7 +292,8 @@ class HuggingFaceModel(PackedModel):
             raise InputError(f"the prefix '{text}' leaves no room for a sequence.")
         added = torch.tensor(ids, device=self.device)
         frame = replace(self.frame, before=torch.cat([self.frame.before, added]))
-        return self.changed(prefix=text, frame=frame, max_length=room)
+        source = replace(self.source, prefix=text)
+        return self.changed(source=source, frame=frame, max_length=room)
 
     def with_letters(self, letters: str) -> HuggingFaceModel:
         """Return this model of proteins proposing more letters than the 20 amino acids: "XU"."""
@@ -157,8 +313,9 @@ class HuggingFaceModel(PackedModel):
         chosen = [number for number, name in zip(ids, names, strict=True) if name in wanted]
         forbidden = self.forbidden.clone()
         forbidden[chosen] = False
+        source = self.source
         return self.changed(
-            extra_letters=self.extra_letters + "".join(wanted),
+            source=replace(source, extra_letters=source.extra_letters + "".join(wanted)),
             only_given=self.only_given - set(chosen),
             forbidden=forbidden,
         )
@@ -167,6 +324,16 @@ class HuggingFaceModel(PackedModel):
         """Run the masked sequences and select the masked positions."""
         if self.encoder is not None:
             return super().hidden(queries)
+        row, place = queries.masked.nonzero(as_tuple=True)
+        sizes = {int(queries.lengths.max())} if self.pads else set(queries.lengths.tolist())
+        if len(sizes) > 1:
+            alike = {size: queries.lengths == size for size in sizes}
+            parts = [
+                self.hidden(queries.rows(rows.nonzero().flatten(), size))
+                for size, rows in alike.items()
+            ]
+            where = torch.cat([rows[row].nonzero().flatten() for rows in alike.values()])
+            return torch.cat(parts)[where.argsort()]
         passes = pack_masked(queries.tokens, queries.lengths, queries.masked, self.frame)
         lengths = queries.lengths + self.frame.size
         rows = list(torch.split(passes.ids, lengths.tolist()))
@@ -174,11 +341,10 @@ class HuggingFaceModel(PackedModel):
         # Without padding no mask is needed, and attention is faster without one.
         within = inside(lengths, ids.shape[1])
         attention = None if bool(within.all()) else within.long()
-        row, place = queries.masked.nonzero(as_tuple=True)
         at = (row, place + len(self.frame.before))
         with coarse(self.coarse_products):
             if self.head is None:
-                logits: Tensor = self.network(input_ids=ids, attention_mask=attention).logits[at]
+                logits = self._scores(ids, attention)[at]
                 # Sums of scores are not to be rounded to 16 bits.
                 return logits.float() if logits.dtype.itemsize < 4 else logits
             states = self.network.base_model(input_ids=ids, attention_mask=attention)[0]
@@ -187,8 +353,9 @@ class HuggingFaceModel(PackedModel):
     @property
     def bytes_per_token(self) -> int:
         """Estimate the activations of one layer, plus all logits if the head is not split."""
-        config = self.checkpoint.config
-        width = int(setting(config, "hidden_size") or setting(config, "dim") or 512)
+        config = getattr(self.checkpoint, "config", None)
+        sizes = (setting(config, name) for name in ("hidden_size", "dim", "d_model"))
+        width = int(next(filter(None, sizes), 512))
         width *= 16  # input, 4 for attention, 4 x 2 for the feed-forward, and slack
         if self.head is None:
             width += 2 * self.vocabulary_size
@@ -197,7 +364,13 @@ class HuggingFaceModel(PackedModel):
     def other_inputs(self) -> dict[str, Any]:
         """Return the special tokens around a text, and those that fill up a batch."""
         frame = [self.frame.before.tolist(), self.frame.after.tolist()]
-        return {"frame": frame, "pad": self._pad_id}
+        shifted = {"shift_logits": True} if self.source.shift_logits else {}
+        return {"frame": frame, "pad": self._pad_id, **shifted}
+
+
+def a_weight(network: nn.Module) -> Tensor:
+    """Return the first weight of a network, which has the device and dtype of all."""
+    return next(iter(network.parameters()))
 
 
 def setting(config: Any, name: str) -> Any:
@@ -207,7 +380,8 @@ def setting(config: Any, name: str) -> Any:
 
 def capacity(config: Any, tokenizer: Any) -> int:
     """Return how many tokens the model takes, special ones included."""
-    limit = int(setting(config, "max_position_embeddings") or 10**9)
+    names = ("max_position_embeddings", "max_sequence_length", "model_length")
+    limit = int(next(filter(None, (setting(config, name) for name in names)), 10**9))
     if setting(config, "model_type") in _OFFSET_POSITIONS:
         limit -= int(setting(config, "pad_token_id") or 0) + 1
     return min(limit, int(min(tokenizer.model_max_length, 10**9)))
@@ -217,20 +391,3 @@ def family_head(network: Any) -> LMHead:
     """Return the head of a network of a known family, with its own parameters."""
     weights = dict(network.named_parameters(remove_duplicate=False))
     return describe_head(network.config.to_dict(), Weights(weights))
-
-
-def split_head(model: Any, probe: Int[Tensor, "1 length"]) -> LMHead | None:
-    """Return the model's split head, or None if only its own forward is known to be right.
-
-    The split head is first compared with the model's own logits on a short probe: third-party code
-    may use a known family name for a different network.
-    """
-    try:
-        head = family_head(model)
-        ours = head.logits(head.transform(model.base_model(input_ids=probe)[0][0]))
-    except UNSUPPORTED:
-        return None
-    theirs = model(input_ids=probe).logits[0]
-    scale = theirs.abs().max().clamp(min=1.0)
-    same = ours.shape == theirs.shape and bool((ours - theirs).abs().max() <= 1e-3 * scale)
-    return head if same else None

@@ -277,12 +277,8 @@ class TranslationNetwork(nn.Module):
 
     def cross_key_values(self, memory: Float[Tensor, "n s width"]) -> list[KeyValues]:
         """Return the keys and values of encoder states for each layer of the decoder."""
-        layers = []
-        for layer in self.decoder:
-            assert isinstance(layer, Layer)
-            assert layer.cross is not None
-            layers.append(layer.cross.key_values(memory))
-        return layers
+        layers = (layer for layer in self.decoder if isinstance(layer, Layer))
+        return [layer.cross.key_values(memory) for layer in layers if layer.cross is not None]
 
     def scores(self, states: Float[Tensor, "*n width"]) -> Float[Tensor, "*n vocabulary"]:
         """Return the score of every token, in the dtype of the states."""
@@ -402,8 +398,8 @@ def load_tokenizer(folder: Path) -> Any:
     tokenizer: Any = PlainTokenizer.read(folder)
     try:
         if tokenizer is None:
-            general = import_transformers().PreTrainedTokenizerFast
             with silence_transformers():
+                general = import_transformers().PreTrainedTokenizerFast
                 tokenizer = general.from_pretrained(folder)
     except Exception as error:  # damaged files raise many kinds of errors
         raise ModelError(f"'{folder}' has no readable tokenizer.") from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import pickle
+import re
 import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from maskov.config import ModelSource
 from maskov.encoders import Encoder, LMHead, Packed, Reading, TokenLayout, Uniform
 from maskov.errors import InputError, ModelError
 from maskov.models.base import MaskedModel, Queries, adapted, coarse
@@ -107,12 +109,6 @@ def pack_passes(
 FLOOR = 0.01
 
 
-def check_smoothing(share: float) -> None:
-    """Refuse a share that no label smoothing has."""
-    if not 0 <= share < 1:
-        raise InputError(f"remove_smoothing must be at least 0 and below 1, not {share}.")
-
-
 def without_smoothing(
     scores: Float[Tensor, "*positions tokens"],
     log_normaliser: Float[Tensor, "*positions 1"],
@@ -144,14 +140,25 @@ class PackedModel(MaskedModel):
     encoder: Encoder | None
     head: LMHead | None
     frame: Frame
+    source: ModelSource
     # Whether float32 matrix products may use TF32.
     coarse_products: bool = False
+    # Whether a token holds the space before it, and the mask therefore, too.
+    mask_takes_space: bool = False
+
+    def _named(self, source: ModelSource | str) -> None:
+        """Set the name and the source; what is changed in the model afterwards is added to it."""
+        source = ModelSource(source) if isinstance(source, str) else source
+        self.name = source.name
+        self.source = replace(source, prefix="", extra_letters="", remove_smoothing=0.0)
 
     # Texts.
 
     def encode(self, text: str) -> list[int]:
         """Tokenise without special tokens; [MASK] becomes this model's mask."""
         text = text.replace("[MASK]", self.tokenizer.mask_token)
+        if self.mask_takes_space:
+            text = re.sub(rf"\s+(?={re.escape(self.tokenizer.mask_token)})", "", text)
         ids = token_ids(self.tokenizer, text, self.name, add_special_tokens=False)
         return [int(i) for i in ids]
 
@@ -190,19 +197,15 @@ class PackedModel(MaskedModel):
         assert self.head is not None
         return self.head.transform(states.to(self.head.weight.dtype))
 
-    def trained_logits(
-        self, hidden: Float[Tensor, "masked hidden"]
-    ) -> Float[Tensor, "masked vocabulary"]:
-        """Return the scores of the full vocabulary as the network was trained to give them."""
-        if self.head is None:
-            return hidden
-        with coarse(self.coarse_products):
-            return self.head.logits(hidden)
-
     def logits(self, hidden: Float[Tensor, "masked hidden"]) -> Float[Tensor, "masked vocabulary"]:
         """Return the scores of the full vocabulary, without label smoothing if that is removed."""
-        scores = self.trained_logits(hidden)
-        return self._unsmoothed(scores, scores) if self.remove_smoothing else scores
+        scores, share = hidden, self.source.remove_smoothing
+        if self.head is not None:
+            with coarse(self.coarse_products):
+                scores = self.head.logits(hidden)
+        if not share:
+            return scores
+        return without_smoothing(scores, scores.logsumexp(1, keepdim=True), share, scores.shape[1])
 
     def logit_of(
         self, hidden: Float[Tensor, "masked hidden"], tokens: Int[Tensor, " masked"]
@@ -211,20 +214,12 @@ class PackedModel(MaskedModel):
 
         To remove label smoothing takes the scores of all tokens, which are computed in portions.
         """
-        if not self.remove_smoothing:
-            if self.head is None:
-                return hidden.gather(1, tokens[:, None]).squeeze(1)
+        if self.head is not None and not self.source.remove_smoothing:
             return self.head.logit_of(hidden, tokens)
-        columns = []
         parts = (torch.split(values, self.head_rows) for values in (hidden, tokens))
-        for part, token in zip(*parts, strict=True):
-            scores = self.trained_logits(part)
-            columns.append(self._unsmoothed(scores.gather(1, token[:, None]), scores))
-        return torch.cat(columns).squeeze(1)
-
-    def _unsmoothed(self, chosen: Tensor, scores: Tensor) -> Tensor:
-        total = scores.logsumexp(1, keepdim=True)
-        return without_smoothing(chosen, total, self.remove_smoothing, self.vocabulary_size)
+        return torch.cat(
+            [super(PackedModel, self).logit_of(*part) for part in zip(*parts, strict=True)]
+        )
 
     # The same model, changed.
 
@@ -242,19 +237,21 @@ class PackedModel(MaskedModel):
         `share` is what the training spread over the vocabulary, such as 0.1; the function of this
         name defines what is left. Energies and proposals both change.
         """
-        check_smoothing(share)
-        if share and self.remove_smoothing:
-            raise InputError(
-                f"label smoothing is removed from '{self.name}' already: {self.remove_smoothing:g}."
-            )
-        return self.changed(remove_smoothing=float(share)) if share else self
+        removed = self.source.remove_smoothing
+        if share and removed:
+            raise InputError(f"label smoothing is removed from '{self.name}' already: {removed:g}.")
+        source = replace(self.source, remove_smoothing=float(share))
+        return self.changed(source=source) if share else self
 
-    def in_precision(self, dtype: torch.dtype, coarse_products: bool = False) -> Self:
-        """Return this model with the passes of its encoder in another precision.
+    def in_precision(self, precision: str) -> Self:
+        """Return this model with the passes of its encoder in a lower precision: tf32, bfloat16.
 
         The head keeps its precision: it runs at masked positions only, and energies depend on it
         directly. If the head cannot be split, the whole network is converted.
         """
+        if precision == "tf32" and self.device.type != "cuda":
+            raise InputError("tf32 needs an NVIDIA GPU; use float32, or --device cuda.")
+        dtype = torch.float32 if precision == "tf32" else getattr(torch, precision)
         changed = copy.copy(self)
         changed.exact = self
         if dtype != self.dtype and self.encoder is not None:
@@ -263,8 +260,7 @@ class PackedModel(MaskedModel):
             changed.network = copy.deepcopy(self.network)
             (changed.network if self.head is None else changed.network.base_model).to(dtype)
         changed.dtype = dtype
-        changed.precision = "tf32" if coarse_products else str(dtype).removeprefix("torch.")
-        changed.coarse_products = coarse_products or dtype.itemsize < 4
+        changed.precision, changed.coarse_products = precision, True
         return changed
 
     def fingerprint(self) -> str:
@@ -272,8 +268,8 @@ class PackedModel(MaskedModel):
         if self.exact is not None:
             return self.exact.fingerprint()
         inputs = {"mask": self.mask_id, "forbidden": forbidden_ids(self.forbidden)}
-        if self.remove_smoothing:
-            inputs["remove_smoothing"] = self.remove_smoothing
+        if self.source.remove_smoothing:
+            inputs["remove_smoothing"] = self.source.remove_smoothing
         return fingerprint(self.checkpoint, self.tokenizer, **inputs, **self.other_inputs())
 
     @abstractmethod
@@ -369,10 +365,10 @@ class PickledModel:
         parts = pickle.loads(self.pickled, buffers=self.arrays)
         if isinstance(parts, MaskedModel):
             return parts
-        kind, (checkpoint, *others), caution, changes, texts = parts
-        plain: MaskedModel = kind(checkpoint.to(device), *others)
+        kind, (checkpoint, *others), caution, precision, texts = parts
+        plain: PackedModel = kind(checkpoint.to(device), *others)
         plain.caution = caution
-        model = adapted(plain, *changes)
+        model = adapted(plain, others[-1], precision)
         return model.given(texts) if texts else model  # type: ignore[attr-defined]
 
 
@@ -385,9 +381,9 @@ def _parts(model: MaskedModel) -> Any:
     sources = getattr(exact, "sources", None)
     return (
         type(exact),
-        (exact.checkpoint, exact.tokenizer, exact.name),
+        (exact.checkpoint, exact.tokenizer, exact.source),
         exact.caution,
-        (exact.prefix, exact.extra_letters, exact.remove_smoothing, model.precision),
+        model.precision,
         sources and sources.texts,
     )
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from maskov.errors import Interrupted, ModelError
+from maskov.errors import LOG, Interrupted, ModelError
 from maskov.models.base import MaskedModel, Queries
 from maskov.types import (
     Bool,
@@ -131,6 +131,7 @@ class Batcher:
                         "use shorter sequences, a smaller model or another --device."
                     ) from error
                 self.budget = max(1, min(self.budget, (end - begin) * width) // 2)
+                LOG.warning("out of memory: from now on %d tokens in a batch", self.budget)
                 if torch.cuda.is_available():
                     torch.cuda.empty_cache()
                 return begin
@@ -160,13 +161,9 @@ def refuse_out_of_memory() -> Iterator[None]:
 
 # Bytes that the vectors of resident chains and of their proposals may take.
 _CPU_CHAINS, _GPU_CHAINS = 2**30, 2**33
-# Passes that a chain usually waits for in a round; with early tests, as rounds of a GPU show, one.
-_CPU_PASSES, _GPU_PASSES = 4, 1
-# Smaller groups than fill a call keep several processes busy, and cost a CPU little while a batch
-# has so many tokens: products of fewer rows wait for the weights.
-_CPU_GROUPS, _CPU_TOKENS = 6, 128
-# Models so small that a batch holds more chains are bound by overhead, and gain from large groups.
-_MANY_CHAINS = 64
+# Passes that a chain usually waits for in a round, and in a step of all chains; with early tests,
+# as rounds of a GPU show, one.
+_CPU_PASSES, _LOCK_STEP_PASSES, _GPU_PASSES = 4, 2, 1
 # Fewer tokens than this leave a GPU idle. Few chains have more proposals under test than many.
 BUSY_TOKENS = 2**13
 _SLOTS, MOST_SLOTS = 6, 8
@@ -202,9 +199,8 @@ class Scorer:
         """Return how many chains of at most a length, and of a `mean` length, make a group.
 
         Those whose passes fill a model call, so that more would gain little, but never more than
-        the device can hold. Chains in `lock_step` have one pass each in a call. It depends on the
-        kernel, the model, the device and the lengths alone: groups decide which passes share a
-        batch, and so how sums are rounded.
+        the device can hold. Chains in `lock_step` have one or two passes each in a call. Groups
+        decide which passes share a batch, and so how sums are rounded.
         """
         kept = length * self.model.hidden_width * self.model.dtype.itemsize
         share = _GPU_CHAINS if self.model.device.type == "cuda" else _CPU_CHAINS
@@ -213,11 +209,8 @@ class Scorer:
             # Nothing is padded there, and every group ends with rounds of a few long chains.
             fitting = filling // (_GPU_PASSES * (mean or length))
         else:
-            fitting = filling // (_CPU_PASSES * length)
-        if self.model.device.type == "cpu" and fitting <= _MANY_CHAINS:
-            fitting //= _CPU_GROUPS
-            if lock_step:
-                fitting = max(fitting, -(-_CPU_TOKENS // (mean or length)))
+            passes = _LOCK_STEP_PASSES if lock_step else _CPU_PASSES
+            fitting = filling // (passes * length)
         return max(1, min(share // (2 * kept), fitting))
 
     def slots_for(self, chains: Chains) -> int:
@@ -413,4 +406,5 @@ def _padded_share(model: MaskedModel) -> float:
     if model.device.type == "cpu":
         # Our own encoder pads for attention alone, which costs less than small batches do.
         return 0.0 if getattr(model, "encoder", None) is None else PADDED_SHARE
-    return 1.0 if model.packs else PADDED_SHARE
+    pads = getattr(model, "pads", True)
+    return 1.0 if model.packs else PADDED_SHARE if pads else 0.0

@@ -7,6 +7,7 @@ million steps (less than a second, and other threads run meanwhile).
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 import sys
@@ -15,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from itertools import accumulate, pairwise
-from logging import CRITICAL
+from logging import CRITICAL, getLogger
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ def token_ids(
         with silence_transformers():
             return tokenizer(text, **options)[what]
     except BaseException as error:
-        # What panics in Rust is no Exception. An incomplete vocabulary fails only here, too.
+        # What panics in Rust is not an Exception. An incomplete vocabulary fails only here, too.
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         first = str(error).partition("\n")[0]
@@ -50,6 +51,33 @@ def frame_of(tokenizer: Any, name: str) -> tuple[list[int], list[int]]:
     coded = token_ids(tokenizer, tokenizer.mask_token, name)
     place = coded.index(tokenizer.mask_token_id)
     return list(coded[:place]), list(coded[place + 1 :])
+
+
+# More rows than any network has for tokens that its tokenizer lacks.
+_MOST_ADDED = 2**16
+
+
+def with_mask(tokenizer: Any, wanted: int | None, name: str) -> Any:
+    """Return a tokenizer whose mask token has this id: a copy, unless it is so already.
+
+    A mask behind the vocabulary, where networks often keep it, gets a name.
+    """
+    if wanted is None or tokenizer.mask_token_id == wanted:
+        return tokenizer
+    if isinstance(tokenizer, PlainTokenizer):
+        tokenizer = import_transformers().PreTrainedTokenizerFast(
+            tokenizer_object=tokenizer.backend_tokenizer, **tokenizer.special_tokens_map
+        )
+    tokenizer = copy.deepcopy(tokenizer)
+    vocabulary = {number: token for token, number in tokenizer.get_vocab().items()}
+    size = max(vocabulary, default=-1) + 1
+    if size <= wanted < size + _MOST_ADDED:
+        tokenizer.add_tokens([f"[unused{number}]" for number in range(size, wanted)])
+    names = [name for name in ("[MASK]", "<|mask|>") if name not in vocabulary.values()]
+    tokenizer.add_special_tokens({"mask_token": vocabulary.get(wanted) or names[0]})
+    if tokenizer.mask_token_id != wanted:
+        raise ModelError(f"the tokenizer of '{name}' cannot have the mask token {wanted}.")
+    return tokenizer
 
 
 def check_tokens(tokenizer: Any, rows: int, name: str) -> None:
@@ -309,19 +337,18 @@ def silence_transformers() -> Iterator[None]:
     if "transformers" not in sys.modules:
         yield
         return
-    from huggingface_hub.utils import logging as hub
     from transformers.utils import logging
 
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    hub_level = hub.get_verbosity()
-    logging.set_verbosity_error()
-    hub.set_verbosity(CRITICAL)  # if its retries fail, our own error says so
+    bars = logging.is_progress_bar_enabled()
+    levels = {one: one.level for one in map(getLogger, ("transformers", "huggingface_hub"))}
+    for logger in levels:  # if the hub's retries fail, our own error says so
+        logger.setLevel(CRITICAL)
     logging.disable_progress_bar()
     try:
         yield
     finally:
-        logging.set_verbosity(level)
-        hub.set_verbosity(hub_level)
+        for logger, level in levels.items():
+            logger.setLevel(level)
         if bars:
             logging.enable_progress_bar()
 

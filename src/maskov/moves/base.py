@@ -186,6 +186,8 @@ class Move(ABC):
     # Whether it proposes only what the constraints of its `conditional` allow. A subclass that
     # proposes by its own rules says so itself.
     keeps_constraints: bool = False
+    # Whether it changes a few neighbours, so that passes next to them make a good early test.
+    local: bool = True
     # The distribution from which blanks are filled before the first epoch.
     conditional: MaskedConditional = MaskedConditional()
 

@@ -179,7 +179,7 @@ class Filling:
         drawn = draw(hidden, current, choose, self._conditional, self._scorer, partly)
         if self._resized is None:
             reverse = drawn.log_reverse
-            # Elsewhere the way back knows other tokens, and needs passes of its own.
+            # Elsewhere the way back knows other tokens, and needs separate passes.
             apart = (~self._unchanged(row)).nonzero().flatten()
             if apart.numel():
                 at, where = row[apart], place[apart]

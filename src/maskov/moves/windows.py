@@ -204,7 +204,6 @@ class Resize(Move):
             return torch.where(origin >= 0, values[rows].gather(1, back), otherwise)
 
         resized = Resized(
-            changes=fits,
             free=moved(chains.free, False) | window,
             region=torch.where(window, chosen[:, None], moved(chains.region, -1)),
             origin=origin,

@@ -19,7 +19,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
@@ -29,11 +29,11 @@ import torch
 from maskov.config import Manifest, PrecisionCheck
 from maskov.diagnostics import diagnose
 from maskov.errors import Interrupted, MaskovError, RunError
-from maskov.execution.loop import kernel_at
 from maskov.execution.recorded import rounds_of
 from maskov.execution.window_rounds import WindowRounds
 from maskov.fasta import mutations
-from maskov.kernels import Exchange, Kernel
+from maskov.kernels import Exchange, Kernel, Population
+from maskov.kernels.base import kernel_at
 from maskov.models.base import MaskedModel, Queries
 from maskov.models.scorer import MOST_SLOTS, Scorer
 from maskov.runs.state import GroupShape, GroupState
@@ -55,8 +55,7 @@ class TaskOver(Exception):  # noqa: N818 - not a fault
 class Task:
     """Take a `state` on, to the epoch `until` or for so many `seconds`.
 
-    Where the task ends decides nothing but when it is over. `number` is that of a group of chains;
-    one that has not begun is only filled.
+    Where the task ends decides nothing but when it is over. `number` is that of a group of chains.
     """
 
     number: int
@@ -69,10 +68,9 @@ class Task:
 class TaskResult:
     """The new state and the rows of the epochs that a task completed.
 
-    `passes` are those it took, `shown` a few chains to look at, `stopped` says that it was cut
-    short because somebody asked to stop, `failure` that the model broke down: the state is then the
-    one that its task began with. `check` is what a coarser precision does to energies, measured
-    where the first group begins.
+    `passes` are those it took, `shown` a few chains to look at. `check` is what a coarser precision
+    does to energies, measured where the first group begins. `failure` says why it ended early: if
+    the model broke down, the state is the one that the task began with.
     """
 
     number: int
@@ -80,7 +78,6 @@ class TaskResult:
     rows: list[tuple[int, Traces]] = field(default_factory=list)
     passes: int = 0
     shown: Chains | None = None
-    stopped: bool = False
     check: PrecisionCheck | None = None
     failure: MaskovError | None = None
 
@@ -162,15 +159,8 @@ class Pool(ABC):
     def _tell_to_stop(self, one: Any) -> None:  # noqa: B027 - some know by themselves
         """Ask the worker of a task to stop, unless it knows by itself."""
 
-    @abstractmethod
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - some have none
         """End all workers."""
-
-    def __enter__(self) -> Pool:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 # Epochs that one group may be ahead of the slowest when its task begins.
@@ -196,12 +186,19 @@ class Listener(Protocol):
         """Show the results of an epoch that was completed."""
 
 
+class Silent:
+    """Nobody listens."""
+
+    def _ignore(self, *_: Any, **__: Any) -> None: ...
+
+    begun = noted = moved = epoch_ended = _ignore
+
+
 @dataclass
 class GroupProgress:
     """How far a group is: its `state` between its tasks, unless only the store has that."""
 
     epoch: int
-    begun: bool
     running: bool = False
     state: GroupState | None = None
     saved: bool = True
@@ -224,20 +221,18 @@ class Coordinator:
         self.kernel = kernel
         self.model = model
         self.store = store
-        self.listener = listener
+        self.listener: Listener = listener or Silent()
         # Between two checkpoints of a group.
         self.seconds = seconds
         self.schedule = store.manifest.schedule
         self._checks = frozenset(store.manifest.checks)
-        self._pool: Pool | None = None
-        # The texts of the tokens in the traces, if these are kept.
-        self._spelled = store.spellings()
-        self._known = len(self._spelled)
-        self._spells = "tokens" in store.traced()
-        found = (self._load(group) for group in range(len(store.groups)))
-        self._progress = [GroupProgress(state.epoch, state.begun) for state in found]
+        # Those in the traces, if these are kept.
+        self._tokens: set[int] = set()
+        groups = range(len(store.groups))
+        self._progress = [GroupProgress(self._load(group).epoch) for group in groups]
         # Epochs that all groups have completed.
         self.closed = self._slowest
+        self._pool: Pool
 
     @property
     def manifest(self) -> Manifest:
@@ -276,41 +271,27 @@ class Coordinator:
         """The epoch of the slowest group."""
         return min(one.epoch for one in self._progress)
 
-    @property
-    def _bound(self) -> int:
-        """The epoch that no group may pass before all are there: the next check, or the end."""
-        later = [check for check in self._checks if check > self.closed]
-        return min([self.manifest.epochs, *later])
-
-    @property
-    def passes(self) -> int:
-        """The masked passes of this process and its workers."""
-        return 0 if self._pool is None else self._pool.passes
-
     # The run.
 
     def run(self, pool: Pool) -> None:
         """Go on to the end; save on the way, and when stopped."""
         self._pool = pool
-        told = False
         self.store.begin_samples()
         for epoch in self.store.sampled(self.closed):
             self.store.write_samples(self._samples(epoch))
         for note in self.store.recovered:
-            self._note(note)
+            self.listener.noted(note)
+        self.listener.begun(self.model)
         try:
             while self.closed < self.manifest.epochs:
-                if not told and all(one.begun for one in self._progress):
-                    told = True
-                    if self.listener is not None:
-                        self.listener.begun(self.model)
                 for group in self._ready()[: pool.free]:
                     self._progress[group].running = True
-                    pool.submit(self._task(group, pool))
+                    pool.submit(self._task(group))
                 result = pool.next()
                 self._receive(result)
-                if result.stopped:
-                    raise Interrupted("asked to stop")
+                if result.failure is not None:
+                    self._save_all()
+                    raise result.failure
         except Interrupted:
             for result in pool.stop():
                 self._receive(result)
@@ -319,39 +300,39 @@ class Coordinator:
         self._save_all()
         self.store.end_samples()
 
-    def _note(self, text: str) -> None:
-        if self.listener is not None:
-            self.listener.noted(text)
+    def _most(self) -> int:
+        """Return the epoch that no task may go beyond now: the next check, the end, or a window."""
+        window = self._slowest + _WINDOW if len(self._progress) > 1 else self.manifest.epochs
+        later = [check for check in self._checks if check > self.closed]
+        return min([self.manifest.epochs, window, *later])
 
     def _ready(self) -> list[int]:
-        """Return the groups that can go on, the slowest first."""
-        progress = self._progress
-        if not all(one.begun for one in progress):
-            return [g for g, one in enumerate(progress) if not (one.begun or one.running)]
-        most = min(self._bound, self._slowest + _WINDOW)
+        """Return the groups that can continue, those with the most work left first."""
+        progress, most = self._progress, self._most()
         ready = [g for g, one in enumerate(progress) if not one.running and one.epoch < most]
-        return sorted(ready, key=lambda group: progress[group].epoch)
+        return sorted(ready, key=self._work_left, reverse=True)
 
-    def _task(self, group: int, pool: Pool) -> Task:
-        until = self._bound
-        if len(self._progress) > 1:
-            until = min(until, self._slowest + _WINDOW)
-        return Task(group, self._progress[group].state or self._load(group), until, pool.seconds)
+    def _work_left(self, group: int) -> int:
+        """Return the epochs left of a group; every second population makes longer ones."""
+        longer = self.kernel.longer if isinstance(self.kernel, Population) and group % 2 else 1
+        return longer * (self.manifest.epochs - self._progress[group].epoch)
+
+    def _task(self, group: int) -> Task:
+        state = self._progress[group].state or self._load(group)
+        return Task(group, state, self._most(), self._pool.seconds)
 
     # Results of tasks.
 
     def _receive(self, result: TaskResult) -> None:
-        group, state = result.number, result.state
+        group, state, one = result.number, result.state, self._progress[result.number]
         for epoch, values in result.rows:
             self.deliver(group, epoch, values)
-        one = self._progress[group]
-        one.epoch, one.begun, one.running = state.epoch, state.begun, False
+        one.epoch, one.running = state.epoch, False
         if result.check is not None:
             self.store.note(precision_check=result.check)
-            self._note(str(result.check))
-        if result.shown is not None and state.begun:
-            self.show(result.shown, state.epoch, self.passes)
-        self._close()
+            self.listener.noted(str(result.check))
+        if result.shown is not None:
+            self.show(result.shown)
         if state.epoch >= self.manifest.epochs:
             # Nobody will ask for its passes again.
             state = state.with_chains(state.chains.forget(), buffers={})
@@ -359,12 +340,7 @@ class Coordinator:
         if time.monotonic() - one.saved_at >= self.seconds:
             self._save(group)
         self._make_room()
-        if len(self._spelled) > self._known:
-            self._known = len(self._spelled)
-            self.store.spell(self._spelled)
-        if result.failure is not None:
-            self._save_all()
-            raise result.failure
+        self.store.spell(self._tokens, self.model.token_strings)
 
     def _save(self, group: int) -> None:
         one = self._progress[group]
@@ -387,22 +363,18 @@ class Coordinator:
     def deliver(self, group: int, epoch: int, values: Traces) -> None:
         """Write the results of a group's epoch; writing them twice does no harm."""
         self.store.write_rows(self.store.groups[group].start, epoch, values)
-        if self._spells:
+        if "tokens" in self.store.traced():
             tokens, lengths = values["tokens"], values["lengths"]
-            inside = tokens[np.arange(tokens.shape[1]) < lengths[:, None]]
-            new = sorted(set(inside.tolist()) - self._spelled.keys())
-            self._spelled |= dict(zip(new, self.model.token_strings(new), strict=True))
+            self._tokens.update(tokens[np.arange(tokens.shape[1]) < lengths[:, None]].tolist())
         one = self._progress[group]
         one.epoch = max(one.epoch, epoch + 1)
-        if len(self._progress) == 1:
-            self._close()
+        self._close()
 
-    def show(self, chains: Chains, epoch: int, passes: int) -> None:
+    def show(self, chains: Chains) -> None:
         """Show some chains, and how far all groups are on average: theirs may be ahead."""
-        if self.listener is not None:
-            done = zip(self._progress, self.store.groups, strict=True)
-            total = sum(one.epoch * len(group) for one, group in done)
-            self.listener.moved(chains, total // self.manifest.chains, passes)
+        done = zip(self._progress, self.store.groups, strict=True)
+        total = sum(one.epoch * len(group) for one, group in done)
+        self.listener.moved(chains, total // self.manifest.chains, self._pool.passes)
 
     def _close(self) -> None:
         """Write the samples of epochs that every group has completed."""
@@ -414,8 +386,7 @@ class Coordinator:
             if epoch in self.store.sampled(epoch + 1):
                 self.store.write_samples(self._samples(epoch))
             self.closed = epoch + 1
-            if self.listener is not None:
-                self.listener.epoch_ended(epoch, self.store.row(epoch), self.passes)
+            self.listener.epoch_ended(epoch, self.store.row(epoch), self._pool.passes)
 
     def _check(self, epochs: int) -> None:
         """End the run after so many epochs if its chains have converged.
@@ -427,44 +398,36 @@ class Coordinator:
         if manifest.config.until is None or manifest.stopped_at is not None:
             return
         traces = {name: trace[:epochs] for name, trace in self.store.traces().items()}
-        verdict = diagnose(manifest, traces, lambda: self._spelled).verdict
+        self.store.spell(self._tokens, self.model.token_strings)
+        verdict = diagnose(manifest, traces, self.store.spellings).verdict
         if verdict.state == "converged":
             self.store.note(stopped_at=epochs)
-        self._note(f"epoch {epochs}: {verdict}")
+        self.listener.noted(f"epoch {epochs}: {verdict}")
 
     def _samples(self, epoch: int) -> Iterator[Sample]:
         """Yield the samples of an epoch, as the arrays have them."""
-        model, store, lines = self.model, self.store, self.manifest.inputs.names
-        experts = self.manifest.experts
+        model, layout, manifest = self.model, self.layout, self.manifest
+        experts, particles, lines = manifest.experts, manifest.particles, manifest.inputs.names
         names = ("energy_target", "expert_energy") if experts else ()
-        row = store.row(epoch)
+        row, fixed = self.store.row(epoch), layout.reference and not layout.resizable
         columns = [row[name].tolist() for name in ("lengths", "energy_raw", "energy_norm", *names)]
-        rows = zip(store.tokens(epoch).tolist(), *columns, strict=True)
+        rows = zip(self.store.tokens(epoch).tolist(), *columns, strict=True)
         for chain, (tokens, length, raw, norm, *rest) in enumerate(rows):
-            ids = tokens[:length]
-            text, words = model.decode(ids), model.token_strings(ids)
-            template = self.layout.template[chain]
-            energies = {}
+            ids, template = tokens[:length], layout.template[chain]
+            sample = Sample(
+                chain, epoch, model.decode(ids), model.token_strings(ids), ids, raw, norm, template
+            )
             if rest:
                 energies = {"target": rest[0], **dict(zip(experts, rest[1], strict=True))}
-            yield Sample(
-                chain, epoch, text, words, ids, raw, norm, template, energies,
-                None if lines is None else lines[template],
-                self._mutations(chain, words), *self._particle(chain, row),
-            )  # fmt: skip
-
-    def _particle(self, chain: int, row: Traces) -> tuple[int, float, int] | tuple[()]:
-        """Return the population of a chain, its weight there and its ancestor, if it is in one."""
-        count = self.manifest.particles
-        if not count:
-            return ()
-        # Those that were drawn again by their weights all have the same.
-        return chain // count, 1 / count, int(row["ancestor"][chain])
-
-    def _mutations(self, chain: int, tokens: list[str]) -> list[str] | None:
-        """Return where a chain of a fixed length differs from the record that it started from."""
-        layout = self.layout
-        if self.manifest.inputs.names is None or not layout.reference or layout.resizable:
-            return None
-        parent = self.model.token_strings(layout.reference[chain])
-        return mutations(parent, tokens)
+                sample = replace(sample, energies=energies)
+            if lines is not None:
+                parent = model.token_strings(layout.reference[chain]) if fixed else None
+                changed = None if parent is None else mutations(parent, sample.tokens)
+                sample = replace(sample, name=lines[template], mutations=changed)
+            if particles:
+                # Those that were drawn again by their weights all have the same.
+                population, ancestor = chain // particles, int(row["ancestor"][chain])
+                sample = replace(
+                    sample, population=population, weight=1 / particles, ancestor=ancestor
+                )
+            yield sample

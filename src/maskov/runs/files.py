@@ -97,7 +97,7 @@ def open_to_write(path: Path, flags: int = 0) -> IO[bytes]:
 
 
 def write_atomically(path: Path, content: bytes | Iterable[bytes]) -> None:
-    """Write to a temporary file beside `path`, force it to disk, and rename it into place."""
+    """Write to a temporary file next to `path`, force it to disk, and rename it into place."""
     temporary = path.with_name(path.name + ".tmp")
     with suppress(FileNotFoundError):  # of a process that was killed
         os.unlink(temporary)
@@ -118,7 +118,10 @@ def write_file(out: Path, content: bytes, folders: bool = False) -> None:
     try:
         if folders:
             out.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(out, content)
+        if out.exists() and not out.is_file():  # a device or a pipe, which must not be replaced
+            out.write_bytes(content)
+        else:
+            write_atomically(out, content)
     except OSError as error:
         raise InputError(f"cannot write '{out}': {reason_of(error)}.") from error
 

@@ -82,7 +82,7 @@ def inputs_of(
             return Inputs(texts=lines, names=names, frozen=held)
         if held is not None and length is not None:
             raise InputError(
-                "between frozen tokens each stretch has a length of its own: drop --length."
+                "between frozen tokens each stretch has its own length: drop --length."
             )
         return Inputs(texts=lines, length=length, sampled=True, names=names, frozen=held)
     if templates is not None:

@@ -1,7 +1,7 @@
 """The manifest of a run: made when it begins, and what it describes, built again.
 
 A manifest is a config, what that says about the run, and its signature: everything that decides
-its numbers, in one line. From it, the model, kernel and sequences are built again, to go on or to
+its numbers, in one line. From it, the model, kernel and sequences are built again, to continue or
 replay the run.
 """
 
@@ -10,15 +10,26 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
+from functools import lru_cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from maskov.config import GROUPS, Inputs, LinearSchedule, Manifest, RunConfig, Schedule, to_json
+from maskov.config import (
+    GROUPS,
+    Inputs,
+    LinearSchedule,
+    Manifest,
+    ModelConfig,
+    ModelSource,
+    RunConfig,
+    Schedule,
+)
 from maskov.energies import Energy, grouped, parse_energy
 from maskov.energies.base import Sum, distinct_names
 from maskov.energies.counting import LengthPrior
@@ -36,8 +47,8 @@ from maskov.kernels.registry import (
 )
 from maskov.models import MaskedModel, load
 from maskov.models.conditional import ConditionalModel
-from maskov.moves import Resize, Site, Span, Sweep
-from maskov.parts import part_text
+from maskov.moves import Resize, Site, Sweep
+from maskov.parts import is_built_in, part_text
 from maskov.runs.inputs import layout_of
 from maskov.starts import Layout
 from maskov.version import __version__
@@ -152,65 +163,75 @@ def versions() -> dict[str, str]:
 
 def signature(config: RunConfig, kernel: Kernel, energy_models: dict[str, str]) -> str:
     """Return one line that says how a number came about."""
-    model, schedule = config.model, config.schedule
-    parts = [
-        f"model:{_named(model.name)}#{model.fingerprint[:_SHORT]}",
-        f"precision:{model.precision}",
-        f"kernel:{kernel_name(kernel)}",
-    ]
-    if model.source.remove_smoothing:
-        parts.insert(1, f"remove-smoothing:{model.source.remove_smoothing}")
-    if model.source.extra_letters:
-        parts.insert(1, f"extra-letters:{model.source.extra_letters}")
-    if kernel.energy is not None:
-        parts.append(f"energy:{kernel.energy}")
-    parts += [f"model:#{hash_[:_SHORT]}" for hash_ in energy_models.values()]
-    block = 1
-    for move in moves_of(kernel):
-        if isinstance(move, Site):
-            given = {
-                k: v
-                for k, v in vars(move.conditional).items()
-                if v is not None and k != "constraints"
-            }
-            parts.append("proposal:" + ",".join(f"{key}={value}" for key, value in given.items()))
-            if isinstance(move.positions, Sweep):
-                parts.append(f"order:{move.positions.order}")
-                block = move.positions.block
-        else:
-            parts.append(f"move:{move if isinstance(move, Span | Resize) else part_text(move)}")
-    constraints = map(str, kernel.conditional.constraints)
-    parts += [f"constraints:{';'.join(constraints)}"] if kernel.conditional.constraints else []
+    model, schedule, inputs = config.model, config.schedule, config.inputs
+    sweeps, target, constraints = sweeps_of(kernel), kernel.target, kernel.conditional.constraints
+    early = [getattr(leaf, "delayed", None) for leaf in leaves(kernel)]
+    early_names = dict.fromkeys(str(one) for one in early if isinstance(one, DelayedAcceptance))
+    parts = (
+        ("model", f"{_named(model.name)}#{model.fingerprint[:_SHORT]}"),
+        ("extra-letters", model.source.extra_letters or None),
+        ("remove-smoothing", model.source.remove_smoothing or None),
+        ("precision", model.precision),
+        ("kernel", kernel_name(kernel)),
+        ("energy", kernel.energy),
+        *(("model", f"#{found[:_SHORT]}") for found in energy_models.values()),
+        *(part for move in moves_of(kernel) for part in _signed_move(move)),
+        ("constraints", ";".join(map(str, constraints)) or None),
+        *_signed_kernel(kernel),
+        ("delayed", "/".join(early_names) or None),
+        ("block", _value(schedule.block, sweeps[-1].block if sweeps else 1)),
+        ("T", _value(schedule.target_temperature, 1.0 if target is None else target.temperature)),
+        ("epochs", f"{schedule.epochs}-{schedule.burn_in}"),
+        ("burn-in", schedule.burn_in_energy),
+        ("forced", schedule.force_accept),
+        ("start", config.start if inputs.texts is None else "texts"),
+        *_signed_inputs(inputs),
+        ("thin", config.thin),
+        ("length-prior", config.length_prior if inputs.sampled else None),
+        ("chains", config.all_chains),
+        ("seed", config.seed),
+        ("until", config.until and f"converged,effective={config.until.effective}"),
+        ("version", __version__),
+    )
+    return "|".join(f"{name}:{value}" for name, value in parts if value is not None)
+
+
+def _signed_move(move: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(move, Site):
+        given = {
+            k: v for k, v in vars(move.conditional).items() if v is not None and k != "constraints"
+        }
+        yield "proposal", ",".join(f"{key}={value}" for key, value in given.items())
+        if isinstance(move.positions, Sweep):
+            yield "order", move.positions.order
+    else:
+        yield "move", move if is_built_in(move) else part_text(move)
+
+
+def _signed_kernel(kernel: Kernel) -> Iterator[tuple[str, Any]]:
     if isinstance(kernel, Exchange):
         ladder = ",".join(f"{beta:g}" for beta in kernel.ladder)
-        parts.append(f"ladder:{ladder}" if ladder else f"replicas:{kernel.replicas}")
+        yield ("ladder", ladder) if ladder else ("replicas", kernel.replicas)
     if isinstance(kernel, Population):
-        parts.append(
-            f"population:{kernel.particles},from={kernel.start},points={len(kernel.path)},"
-            f"moves={kernel.moves},longer={kernel.longer}"
+        yield (
+            "population",
+            f"{kernel.particles},from={kernel.start},points={len(kernel.path)},"
+            f"moves={kernel.moves},longer={kernel.longer}",
         )
-    early = [getattr(leaf, "delayed", None) for leaf in leaves(kernel)]
-    names = dict.fromkeys(str(one) for one in early if isinstance(one, DelayedAcceptance))
-    if names:
-        parts.append(f"delayed:{'/'.join(names)}")
-    temperature = 1.0 if kernel.target is None else kernel.target.temperature
-    parts += [
-        f"block:{_value(schedule.block, block)}",
-        f"T:{_value(schedule.target_temperature, temperature)}",
-        f"epochs:{schedule.epochs}-{schedule.burn_in}",
-        *([f"burn-in:{schedule.burn_in_energy}"] if schedule.burn_in_energy else []),
-        f"forced:{schedule.force_accept}",
-        f"start:{config.start if config.inputs.texts is None else 'texts'}",
-        f"{_inputs(config.inputs)}",
-        f"thin:{config.thin}",
-        *([f"length-prior:{config.length_prior}"] if config.inputs.sampled else []),
-        f"chains:{config.all_chains}",
-        f"seed:{config.seed}",
-        f"version:{__version__}",
-    ]
-    if config.until is not None:
-        parts.insert(-1, f"until:converged,effective={config.until.effective}")
-    return "|".join(parts)
+
+
+def _signed_inputs(inputs: Inputs) -> Iterator[tuple[str, Any]]:
+    """Name the lengths, and hash the texts that the chains begin from."""
+    if inputs.length is not None:
+        lengths = "-".join(map(str, sorted(set(inputs.length))))
+        yield "lengths" if inputs.sampled else "length", lengths
+    if inputs.sources is not None:
+        yield "lengths", inputs.lengths + ",sampled" * inputs.sampled
+    for name in ("sources", "templates", "texts", "frozen"):
+        lines = getattr(inputs, name)
+        if lines is not None:
+            text = "\n".join(map(str, lines))
+            yield name, f"#{hashlib.sha256(text.encode()).hexdigest()[:_SHORT]}"
 
 
 def moves_of(kernel: Kernel) -> list[Any]:
@@ -234,85 +255,8 @@ def _named(model: str) -> str:
     return Path(model).name if Path(model).is_absolute() else model
 
 
-def _inputs(inputs: Inputs) -> str:
-    """Name the length, or hash the texts that the chains begin from."""
-    if inputs.length is not None:
-        shortest, longest = inputs.length
-        name = "lengths" if inputs.sampled else "length"
-        held = f"{name}:{shortest}" if shortest == longest else f"{name}:{shortest}-{longest}"
-        return held if inputs.texts is None else f"{held}|texts:#{_hash(inputs.texts)}"
-    if inputs.sources is not None:
-        sampled = ",sampled" if inputs.sampled else ""
-        drafts = "" if inputs.texts is None else f"|texts:#{_hash(inputs.texts)}"
-        return f"lengths:{inputs.lengths}{sampled}|sources:#{_hash(inputs.sources)}{drafts}"
-    if inputs.templates is not None:
-        return f"templates:#{_hash(inputs.templates)}"
-    texts = f"texts:#{_hash(inputs.texts or ())}"
-    return texts if inputs.frozen is None else f"{texts}|frozen:#{_hash(map(str, inputs.frozen))}"
-
-
-def _hash(lines: Iterable[str]) -> str:
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:_SHORT]
-
-
 def _value(scheduled: LinearSchedule | None, otherwise: float) -> str:
     return f"{otherwise:g}" if scheduled is None else str(scheduled)
-
-
-@dataclass(frozen=True)
-class Parts:
-    """What moves the chains of a run, and where they began."""
-
-    kernel: Kernel
-    layout: Layout
-
-
-@dataclass(frozen=True)
-class GivenParts:
-    """A kernel or an energy to use in place of the one that a manifest names, if it is the same."""
-
-    kernel: Kernel | None = None
-    energy: Energy | None = None
-
-    def check(self, manifest: Manifest) -> None:
-        """Refuse parts that are not those of the run."""
-        if self.kernel is not None and self.energy is not None:
-            raise InputError("a kernel has its energy: give `kernel` or `energy`, not both.")
-        if self.energy is not None and energy_name(self.energy) != manifest.energy:
-            raise InputError(
-                f"the energy '{self.energy}' is not that of this run, '{manifest.energy}'."
-            )
-        if self.kernel is not None and not self._is_that_of(manifest):
-            raise InputError(
-                "the kernel is not the one that this run began with: give one with the same parts "
-                "and arguments, or start a new run."
-            )
-
-    def kernel_of(self, manifest: Manifest) -> Kernel | None:
-        """Return the kernel, with the replicas of the run."""
-        data = manifest.config.kernel
-        if self.kernel is None or isinstance(self.kernel, Exchange) or not _exchanges(data):
-            return self.kernel
-        return Exchange(self.kernel, tuple(data["ladder"]), data["replicas"])
-
-    def energies(self) -> dict[str, Energy]:
-        """Return the energies that are known by name: that of the target and its usual burn-in."""
-        energy = self.energy if self.kernel is None else self.kernel.energy
-        first = None if energy is None else grouped(energy, GROUPS)
-        return {energy_name(one): one for one in (energy, first) if one is not None}
-
-    def _is_that_of(self, manifest: Manifest) -> bool:
-        data = manifest.config.kernel
-        if _exchanges(data) and not isinstance(self.kernel, Exchange):
-            data = data["kernel"]
-        try:
-            return bool(json.loads(json.dumps(to_data(self.kernel))) == data)
-        except InputError:  # nobody can tell how it was made
-            return False
-
-
-def _exchanges(data: dict[str, Any]) -> bool:
-    return data.get("part") == "exchange"
 
 
 def load_model(
@@ -325,22 +269,27 @@ def load_model(
 
     A manifest may be anybody's: the model it names is downloaded only if that is allowed here.
     """
-    check_trusted(manifest, trust_remote_code)
-    config = manifest.config.model
-    model = load(
-        config.source.name,
-        device or config.device,
-        config.precision,
-        config.source.tokenizer,
-        config.source.trust_remote_code,
-        allow_download,
-        config.source.prefix,
-        config.source.remove_smoothing,
-        config.source.extra_letters,
+    return _load(
+        device, trust_remote_code, allow_download, manifest.config.model, manifest.inputs.sources
     )
-    if isinstance(model, ConditionalModel):
-        return model.given(list(manifest.inputs.sources or ()))
-    return model
+
+
+def _load(
+    device: str | None,
+    trust_remote_code: bool,
+    allow_download: bool,
+    config: ModelConfig,
+    sources: tuple[str, ...] | None,
+) -> MaskedModel:
+    check_trusted(config.source, trust_remote_code)
+    model = load(
+        **vars(config.source),
+        device=device or config.device,
+        precision=config.precision,
+        allow_download=allow_download,
+    )
+    # A model that translates is one with its sources.
+    return model.given(list(sources or ())) if isinstance(model, ConditionalModel) else model
 
 
 def rebuild(
@@ -348,18 +297,19 @@ def rebuild(
     model: MaskedModel,
     trust_parts: bool = False,
     allow_download: bool = False,
-    given: GivenParts | None = None,
-) -> Parts:
+    given: Kernel | None = None,
+    energy: Energy | None = None,
+) -> tuple[Kernel, Layout]:
     """Build kernel and layout again; refuse a model or `given` parts that have changed."""
     check_same(manifest.config.model.name, manifest.config.model.fingerprint, model.fingerprint())
-    kernel = kernel_of(manifest, model, trust_parts, allow_download, given)
+    kernel = kernel_of(manifest, model, trust_parts, allow_download, given, energy)
     for name, found in models_of(kernel).items():
         check_same(name, manifest.energy_models.get(name), found)
-    return Parts(kernel, _layout(manifest, model, kernel))
+    return kernel, _layout(manifest, model, kernel)
 
 
 def models_of(kernel: Kernel) -> dict[str, str]:
-    """Return the fingerprint of each model that the energies have beside the masked one."""
+    """Return the fingerprint of each model that the energies have besides the masked one."""
     return {
         name: found for energy in energies_of(kernel) for name, found in energy.models().items()
     }
@@ -418,18 +368,25 @@ def kernel_of(
     model: MaskedModel,
     trust_parts: bool = False,
     allow_download: bool = False,
-    given: GivenParts | None = None,
+    given: Kernel | None = None,
+    energy: Energy | None = None,
 ) -> Kernel:
-    """Build the kernel of a run again, with the energy of its burn-in."""
+    """Build the kernel of a run again, with the energy of its burn-in.
+
+    A kernel or an energy that is given takes the place of the one that the manifest names, if it is
+    the same.
+    """
     config, trust = manifest.config, manifest.config.model.source.trust_remote_code
     loading = Loading(model.device, trust, allow_download)
-    given = given or GivenParts()
-    given.check(manifest)
-    known = given.energies()
+    _check_given(manifest, given, energy)
+    target = energy if given is None else given.energy
+    usual = None if target is None else grouped(target, GROUPS)
+    known = {energy_name(one): one for one in (target, usual) if one is not None}
+    data = config.kernel
     try:
-        kernel = given.kernel_of(manifest) or kernel_from_data(
-            config.kernel, loading, trust_parts, known
-        )
+        kernel = given or kernel_from_data(data, loading, trust_parts, known)
+        if _lacks_replicas(kernel, data):
+            kernel = Exchange(kernel, tuple(data["ladder"]), data["replicas"])
         if isinstance(kernel, Exchange) and manifest.ladder is not None:
             kernel = replace(kernel, ladder=manifest.ladder)
         if kernel.replicas != manifest.replicas:
@@ -449,12 +406,35 @@ def kernel_of(
         ) from error
 
 
-def check_trusted(manifest: Manifest, trust_remote_code: bool) -> None:
+def _check_given(manifest: Manifest, kernel: Kernel | None, energy: Energy | None) -> None:
+    """Refuse parts that are not those of the run."""
+    if kernel is not None and energy is not None:
+        raise InputError("a kernel has its energy: give `kernel` or `energy`, not both.")
+    if energy is not None and energy_name(energy) != manifest.energy:
+        raise InputError(f"the energy '{energy}' is not that of this run, '{manifest.energy}'.")
+    if kernel is None:
+        return
+    data = manifest.config.kernel
+    with suppress(InputError):  # nobody can tell how it was made
+        expected = data.get("kernel") if _lacks_replicas(kernel, data) else data
+        if json.loads(json.dumps(to_data(kernel))) == expected:
+            return
+    raise InputError(
+        "the kernel is not the one that this run began with: give one with the same parts "
+        "and arguments, or start a new run."
+    )
+
+
+def _lacks_replicas(kernel: Kernel, data: dict[str, Any]) -> bool:
+    """Whether this is the kernel of each replica, not yet that of all."""
+    return data.get("part") == "exchange" and not isinstance(kernel, Exchange)
+
+
+def check_trusted(source: ModelSource, trust_remote_code: bool) -> None:
     """Refuse to run code on a manifest's word: it may be anybody's."""
-    source = manifest.config.model.source
     if source.trust_remote_code and not trust_remote_code:
         raise RunError(
-            f"the model '{source.name}' of this run brings code of its own; if you trust it, say "
+            f"the model '{source.name}' of this run brings its own code; if you trust it, say "
             "so with --trust-remote-code."
         )
 
@@ -478,22 +458,10 @@ class LoadedModels:
         trust: bool = False,
         allow_download: bool = False,
     ) -> None:
-        self._device = device
-        self._trust = trust
-        self._allow_download = allow_download
-        self._most = most
-        self._loaded: dict[str, MaskedModel] = {}
+        self._load = lru_cache(most)(partial(_load, device, trust, allow_download))
 
     def of(self, manifest: Manifest) -> MaskedModel:
         """Return the model of a run, which must be the one that it began with."""
-        expected = manifest.config.model
-        # A model that translates is one with its sources.
-        key = json.dumps([to_json(expected), manifest.inputs.sources], sort_keys=True)
-        model = self._loaded.pop(key, None)
-        if model is None:
-            model = load_model(manifest, self._device, self._trust, self._allow_download)
-            check_same(expected.name, expected.fingerprint, model.fingerprint())
-        self._loaded[key] = model
-        while len(self._loaded) > self._most:
-            del self._loaded[next(iter(self._loaded))]
+        model = self._load(manifest.config.model, manifest.inputs.sources)
+        check_same(model.name, manifest.config.model.fingerprint, model.fingerprint())
         return model

@@ -23,9 +23,8 @@ from maskov.energies.counting import (
 )
 from maskov.energies.other_models import AutoregressiveTranslation, no_sources
 from maskov.errors import InputError, refuse
-from maskov.execution.loop import kernel_at
 from maskov.kernels import Exchange, Kernel
-from maskov.kernels.base import BurnIn
+from maskov.kernels.base import BurnIn, kernel_at
 from maskov.models import MaskedModel
 from maskov.models.conditional import ConditionalModel
 from maskov.models.scorer import Scorer
@@ -91,41 +90,28 @@ def _with_burn_in(kernel: Kernel, schedule: Schedule) -> Kernel:
 
 
 def tuned_kernel(
-    store: Store, layout: Layout, kernel: Kernel, scorer: Scorer, listener: Listener | None
+    store: Store, layout: Layout, kernel: Kernel, scorer: Scorer, listener: Listener
 ) -> Kernel:
     """Return the kernel as the run will use it; what it leaves open is chosen now, once."""
-    manifest = store.manifest
-    if manifest.tuning is None:
-        rng = CounterRng(manifest.config.seed)
-        with threads(manifest.config.execution.threads, scorer.model):
-            config = manifest.config
-            found = tune(kernel, config.schedule, config.length_prior, layout, scorer, rng)
-        notes = cautions(found)
-        store.note(tuning=found, notes=(*manifest.notes, *notes))
-        if listener is not None:
+    config, schedule = store.manifest.config, store.manifest.schedule
+    rng = CounterRng(config.seed)
+    with threads(config.execution.threads, scorer.model):
+        if store.manifest.tuning is None:
+            found = tune(kernel, schedule, config.length_prior, layout, scorer, rng)
+            notes = cautions(found)
+            store.note(tuning=found, notes=(*store.manifest.notes, *notes))
             for note in notes:
                 listener.noted(note)
-    kernel = tuned(kernel, store.manifest.tuning)
-    return _with_ladder(kernel, store, layout, scorer, listener)
-
-
-def _with_ladder(
-    kernel: Kernel, store: Store, layout: Layout, scorer: Scorer, listener: Listener | None
-) -> Kernel:
-    """Find the ladder of replicas, if it was not given and not found before; keep it."""
-    manifest = store.manifest
-    if not isinstance(kernel, Exchange) or kernel.ladder:
-        return kernel
-    config, schedule = manifest.config, manifest.schedule
-    # As the kernel is in the last epoch, when nothing moves any more.
-    settled = kernel_at(kernel, replace(schedule, force_accept=0), schedule.epochs - 1)
-    assert isinstance(settled, Exchange)
-    with threads(config.execution.threads, scorer.model):
-        ladder = find_ladder(settled, layout, scorer, CounterRng(config.seed))
-    store.note(ladder=ladder)
-    if listener is not None:
-        listener.noted(f"ladder of inverse temperatures: {', '.join(f'{b:g}' for b in ladder)}")
-    return replace(kernel, ladder=ladder)
+        kernel = tuned(kernel, store.manifest.tuning)
+        if isinstance(kernel, Exchange) and not kernel.ladder:
+            # As the kernel is in the last epoch, when nothing moves any more.
+            settled = kernel_at(kernel, replace(schedule, force_accept=0), schedule.epochs - 1)
+            assert isinstance(settled, Exchange)
+            kernel = replace(kernel, ladder=find_ladder(settled, layout, scorer, rng))
+            store.note(ladder=kernel.ladder)
+            betas = ", ".join(f"{beta:g}" for beta in kernel.ladder)
+            listener.noted(f"ladder of inverse temperatures: {betas}")
+    return kernel
 
 
 @contextmanager

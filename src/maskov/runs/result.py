@@ -1,6 +1,6 @@
 """What a run came to: what filled the blanks of its templates, and libraries of its samples.
 
-A run that started from FASTA leaves a library beside its samples, to order or to screen:
+A run that started from FASTA leaves a library next to its samples, to order or to screen:
 
     samples.fa       every sample, called PARENT|CHAIN, or PARENT|CHAIN|EPOCH if several are kept;
                      what follows the first word of a parent's name follows that
@@ -17,9 +17,9 @@ import io
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -34,12 +34,15 @@ from maskov.runs.store import Store
 from maskov.types import Sample, Traces
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
     from pandas import DataFrame
+    from xarray import DataTree
 
     from maskov.models import MaskedModel
 
 FASTA, TABLE = "samples.fa", "mutations.csv"
+# Samples that are shown of a run.
+SHOWN_SAMPLES = 5
 _COLUMNS = ("sample", "parent", "chain", "epoch", "count", "mutations", "energy_raw", "energy_norm")
 Tokens = tuple[int, ...]
 
@@ -66,13 +69,10 @@ class Run:
 
     It is a sequence of its samples: `len(run)`, `for sample in run`, `run[0]`. `samples`, `traces`,
     `manifest` and `signature` are what a run folder holds; `summary()` and `diagnose()` judge it;
-    `to_pandas()`, `to_arviz()`, `plot()` and `report()` hand it on. `damaged` are the files that
-    `resume` could not use, `recovered` says what it did instead.
+    `to_pandas()`, `to_arviz()`, `plot()` and `report()` hand it on.
     """
 
     store: Store
-    damaged: list[Path] = field(default_factory=list)
-    recovered: list[str] = field(default_factory=list)
 
     @property
     def manifest(self) -> Manifest:
@@ -103,6 +103,11 @@ class Run:
         """Whether every epoch was run and every sample kept."""
         return self.store.finished
 
+    @property
+    def recovered(self) -> list[str]:
+        """The files that `resume` found damaged, and what it did instead, in sentences."""
+        return self.store.recovered
+
     def summary(self) -> Summary:
         """Rates, costs and mean energies."""
         return summarise(self.manifest, self.traces)
@@ -113,9 +118,10 @@ class Run:
         note = self.store.damage_note()
         return diagnosis if note is None else replace(diagnosis, notes=[note, *diagnosis.notes])
 
-    def to_arviz(self, warmup: bool = False) -> Any:
+    def to_arviz(self, warmup: bool = False) -> DataTree:
         """Return the traces as the DataTree that ArviZ works on, burn-in only if asked for."""
-        return to_arviz(self.manifest, self.traces, warmup=warmup)
+        tree: DataTree = to_arviz(self.manifest, self.traces, warmup=warmup)
+        return tree
 
     def to_pandas(self) -> DataFrame:
         """Return the samples as a DataFrame, a row each; energies of experts have columns."""
@@ -143,14 +149,16 @@ class Run:
         """Return the fills as a DataFrame, a row each."""
         return fill_table(self.fills(top_k))
 
-    def plot(self) -> Figure:
-        """Return a matplotlib Figure: the energies of the chains, and R-hat of energies and tokens.
+    def plot(self, what: str = "energy", axes: Axes | None = None) -> Axes:
+        """Draw a trace of the chains and their mean, or R-hat; return the axes of matplotlib.
 
-        A notebook shows it; `run.plot().savefig("run.png")` writes it to a file.
+        `what` is "energy", that of the target, the name of another trace such as "energy_norm" or
+        "accepted", or "r_hat", that of energies and tokens. It is drawn on the `axes`, or on new
+        ones; `run.plot().figure.savefig("run.png")` writes them to a file.
         """
-        from maskov.ui.notebook import run_figure
+        from maskov.ui.notebook import draw_run
 
-        return run_figure(self)
+        return draw_run(self, what, axes)
 
     def report(self, path: str | Path, *, title: str | None = None) -> Path:
         """Write the file that `maskov report` writes, and return its path.
@@ -182,6 +190,10 @@ class Run:
             f"<Run of {summary.model}: {len(self)} samples, {summary.chains} chains, "
             f"{shown} epochs, {energy}>"
         )
+
+    def __str__(self) -> str:
+        shown = (one.text for one in self.samples[:SHOWN_SAMPLES])
+        return "\n".join([repr(self), *self.diagnose().verdict.lines(), *shown])
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the verdict, the energies and a few samples."""

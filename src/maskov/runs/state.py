@@ -1,7 +1,7 @@
-"""The state of a group of chains, everything it needs to go on and nothing else; its checkpoints.
+"""The state of a group of chains, what it needs to continue and nothing else; its checkpoints.
 
 The masked passes that a chain keeps are part of it. Computing them again would give the same
-numbers up to rounding only, and rounding can turn a decision; a run that goes on must be the run
+numbers up to rounding only, and rounding can turn a decision; a run that continues must be the run
 that was never stopped, to the byte. The same bytes are saved in a checkpoint and carry a group to a
 worker and back.
 
@@ -9,7 +9,7 @@ A checkpoint is one file that proves itself whole: a SHA-256, and the tensors th
 format of safetensors. A hash tells damage by chance; a forged file computes it, too, and may
 promise more than memory holds. So a checkpoint is read only if its header promises the tensors of
 this group, and resumed only if what no step changes is unchanged. A forged but plausible checkpoint
-still chooses where its chains go on from.
+still chooses where its chains continue.
 """
 
 from __future__ import annotations
@@ -39,9 +39,7 @@ from maskov.types import Chains, PartValues, PassCache, Tensor, Traces
 # Where lengths may change, `sizes` are those of the regions.
 Row = dict[str, Tensor]
 
-_NUMBERS = {
-    "epoch": int, "end": int, "begun": bool, "other_passes": int, "budget": int, "target": int,
-}  # fmt: skip
+_NUMBERS = {"epoch": int, "begun": bool, "budget": int, "target": int}
 
 # Bytes of the hash.
 START = hashlib.sha256().digest_size
@@ -79,9 +77,7 @@ class GroupState:
     Chains are cut into groups that fit on a device; each goes through the run by itself, so that
     its results depend on nothing but its own state. The group is in `epoch`; `counts` are those of
     the epoch so far, those of experts' calls last; `rejected` says where a proposal was rejected.
-    `buffers` are those of asynchronous chains, which go on to the epoch `end`. `begun` says that
-    its blanks are filled.
-    `other_passes` are those outside steps (starts, first energies, traces);
+    `buffers` are those of asynchronous chains. `begun` says that its blanks are filled.
     `budget` is the tokens of a model call. `target` says whose parts the chains know the values of:
     the number of an energy of the kernel (`energies_of`), −1 if none.
     """
@@ -90,9 +86,7 @@ class GroupState:
     counts: Tensor
     rejected: Tensor
     epoch: int = 0
-    end: int = 0
     begun: bool = False
-    other_passes: int = 0
     budget: int = 0
     target: int = -1
     buffers: dict[str, Tensor] = field(default_factory=dict)
@@ -191,22 +185,21 @@ def tensors_of(group: GroupState) -> dict[str, Tensor]:
     return tensors | {"counts": group.counts, "rejected": group.rejected}
 
 
-def pack(group: GroupState, fields: dict[str, str] | None = None) -> bytes:
-    """Turn a group into bytes; `fields` are the hashes of the manifest it belongs to."""
+def pack(group: GroupState, run: str = "") -> bytes:
+    """Turn a group into bytes; `run` is the signature of the run it belongs to."""
     sites = group.chains.pass_cache
-    numbers = {name: getattr(group, name) for name in _NUMBERS}
     # Which positions the passes of the sites mask; 0: each alone.
-    numbers["site_groups"] = 0 if sites is None else sites.groups or 0
-    metadata = {"group": json.dumps(numbers), "fields": json.dumps(fields or {})}
+    numbers = {"run": run, "site_groups": 0 if sites is None else sites.groups or 0}
+    numbers |= {name: getattr(group, name) for name in _NUMBERS}
     kept = {name: value.contiguous().cpu() for name, value in tensors_of(group).items()}
-    return to_bytes(kept, metadata)
+    return to_bytes(kept, {"group": json.dumps(numbers)})
 
 
 def unpack(body: bytes) -> GroupState:
     """Turn bytes into a group; bytes that are none are a `ValueError`."""
     try:
-        numbers = _header(io.BytesIO(body)).metadata["group"]
-        groups = numbers.pop("site_groups")
+        numbers = read_header(io.BytesIO(body)).numbers
+        groups, _ = numbers.pop("site_groups"), numbers.pop("run")
         if type(groups) is not int or {n: type(one) for n, one in numbers.items()} != _NUMBERS:
             raise ValueError("its numbers are of another kind")
         parts: dict[str, dict[str, Any]] = {}
@@ -230,10 +223,10 @@ def unpack(body: bytes) -> GroupState:
 
 @dataclass(frozen=True)
 class Header:
-    """What a checkpoint says of its tensors, and what it holds beside them; not proven yet."""
+    """What a checkpoint says of its tensors, and what else it holds; not proven yet."""
 
     sizes: Sizes
-    metadata: dict[str, dict[str, Any]]
+    numbers: dict[str, Any]
 
 
 def seal(body: bytes) -> bytes:
@@ -241,89 +234,53 @@ def seal(body: bytes) -> bytes:
     return hashlib.sha256(body).digest() + body
 
 
-def _header(file: IO[bytes]) -> Header:
+def read_header(file: IO[bytes]) -> Header:
     """Read what tensors in a file say of themselves; one that promises other bytes is refused."""
     size = int.from_bytes(file.read(8), "little")
     if size > _MOST_HEADER:
         raise ValueError("its header is too long")
     found = json.loads(file.read(size))
-    texts = found.pop("__metadata__")
-    metadata = {name: dict(json.loads(texts[name])) for name in ("group", "fields")}
+    numbers = dict(json.loads(found.pop("__metadata__")["group"]))
     sizes = {
         str(name): (_KINDS[entry["dtype"]], tuple(entry["shape"])) for name, entry in found.items()
     }
     promised = sum(kind.itemsize * prod(shape) for kind, shape in sizes.values())
     if file.tell() + promised != file.seek(0, io.SEEK_END):
         raise ValueError("it is of another size")
-    return Header(sizes, metadata)
+    return Header(sizes, numbers)
 
 
-def read_header(path: Path) -> Header | None:
-    """Return what a checkpoint says of itself; nothing if it is damaged."""
-    with suppress(*_BROKEN), open_regular(path) as file:
-        file.seek(START)
-        return _header(file)
-    return None
-
-
-def _read_body(path: Path) -> bytes:
-    """Return the tensors of a checkpoint as bytes; a wrong hash is a `ValueError`."""
-    with open_regular(path) as file:
-        expected, body = file.read(START), file.read()
-    if hashlib.sha256(body).digest() != expected:
-        raise ValueError("its hash is wrong")
-    return body
-
-
-def save_checkpoint(folder: Path, group: int, state: GroupState, fields: dict[str, str]) -> None:
+def save_checkpoint(folder: Path, group: int, state: GroupState, run: str = "") -> None:
     """Write the newest checkpoint of a group and drop those no longer needed."""
     older = _files(folder, group)
     serial = int(older[-1].stem[-_DIGITS:]) + 1 if older else 0
     path = folder / f"{group:05d}-{serial:0{_DIGITS}d}.checkpoint"
-    write_atomically(path, seal(pack(state, fields)))
+    write_atomically(path, seal(pack(state, run)))
     for file in older[: 1 - _KEPT]:
         file.unlink(missing_ok=True)
 
 
 def load_checkpoint(
-    folder: Path, group: int, shape: GroupShape
+    folder: Path, group: int, shape: GroupShape, run: str = ""
 ) -> tuple[GroupState | None, list[Path]]:
     """Return the newest whole checkpoint of a group, if any, and the damaged ones passed over.
 
-    One of another shape is damaged, too.
+    One of another shape or of another run is damaged, too.
     """
     damaged: list[Path] = []
     for file in reversed(_files(folder, group)):
-        header = read_header(file)
-        # Only what is of the right size is read at all.
-        if header is not None and shape.takes(header.sizes):
-            with suppress(*_BROKEN):
-                state = unpack(_read_body(file))
-                if shape.fits(state):
+        with suppress(*_BROKEN), open_regular(file) as opened:
+            opened.seek(START)
+            header = read_header(opened)
+            # Only what is of the right size is read at all.
+            if header.numbers["run"] == run and shape.takes(header.sizes):
+                opened.seek(0)
+                content = opened.read()
+                state = unpack(content[START:])
+                if seal(content[START:]) == content and shape.fits(state):
                     return state, damaged
         damaged.append(file)
     return None, damaged
-
-
-def epoch_of(folder: Path, group: int) -> int:
-    """Return the epoch that a group is in, by its newest checkpoint; nothing else of it is read."""
-    for file in reversed(_files(folder, group)):
-        header = read_header(file)
-        if header is not None and type(header.metadata["group"].get("epoch")) is int:
-            return int(header.metadata["group"]["epoch"])
-    return 0
-
-
-def changed_field(folder: Path, fields: dict[str, str]) -> str | None:
-    """Name a field of the manifest that is not what it was when a checkpoint was written."""
-    for file in sorted(folder.glob("*-*.checkpoint")):
-        header = read_header(file)
-        before = {} if header is None else header.metadata["fields"]
-        with suppress(*_BROKEN):  # a damaged file proves nothing
-            other = before and sorted(name for name, _ in before.items() ^ fields.items())
-            if other and _read_body(file):
-                return str(other[0])
-    return None
 
 
 def _files(folder: Path, group: int) -> list[Path]:
@@ -394,17 +351,21 @@ class GroupShape:
     def fits(self, state: GroupState) -> bool:
         """Whether a state is one of these chains; its shapes are known to be right."""
         chains, fresh = state.chains, self.fresh.chains
-        fixed = _FIXED if fresh.resizable else (*_FIXED, *_FIXED_LENGTH)
-        buffered = [name for name in fixed if name in state.buffers]
+        if not self._numbered(chains):
+            return False
+        # A particle has the length of the one that it descends from.
+        descends = self.particles and state.begun
+        sized = fresh.rows(chains.replica) if descends else fresh
+        lengths = () if fresh.resizable else _FIXED_LENGTH
+        buffered = [name for name in (*_FIXED, *lengths) if name in state.buffers]
         return (
             0 <= state.epoch <= self.epochs
-            and 0 <= state.end <= self.epochs
             and 1 <= state.budget <= self.fresh.budget
-            and all(torch.equal(getattr(chains, name), getattr(fresh, name)) for name in fixed)
+            and all(torch.equal(getattr(chains, name), getattr(fresh, name)) for name in _FIXED)
+            and all(torch.equal(getattr(chains, name), getattr(sized, name)) for name in lengths)
             and (not fresh.resizable or _sizes_fit(chains))
             and _frozen(chains) == _frozen(fresh)
-            and torch.equal(_outside(chains), _outside(fresh))
-            and self._numbered(chains)
+            and torch.equal(_outside(chains), _outside(sized))
             and all(torch.equal(state.buffers[name], getattr(fresh, name)) for name in buffered)
         )
 

@@ -1,4 +1,4 @@
-"""What a run comes to: arrays and samples, in memory or in a run folder.
+"""The results of a run: arrays and samples, in memory or in a run folder.
 
 The arrays hold everything; samples are a view of them. A row of an array has its place, so that
 writing it twice does no harm. A run folder outlives the process, whatever ends it. It holds
@@ -10,7 +10,8 @@ writing it twice does no harm. A run folder outlives the process, whatever ends 
     samples.jsonl     one sample a line: a view of the arrays, appended as epochs end, and written
                       again from its beginning when the run is resumed
     tokens.json       the texts of the tokens in the arrays, by number
-    checkpoints/      the newest state of each group of chains and the one before it
+    checkpoints/      the newest state of each group of chains and the one before it; the fields of
+                      the manifest as they were when the first of them was written
     lock              held while a process works here
 """
 
@@ -21,7 +22,7 @@ import io
 import json
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
@@ -32,7 +33,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from maskov.config import Manifest, field_hashes, from_json, read_manifest, to_json
+from maskov.config import Manifest, fields_of, from_json, read_manifest, to_json
 from maskov.errors import InputError, RunError
 from maskov.execution.buffers import COUNTS, ENERGIES
 from maskov.runs.files import (
@@ -50,8 +51,6 @@ from maskov.runs.files import (
 from maskov.runs.state import (
     GroupShape,
     GroupState,
-    changed_field,
-    epoch_of,
     groups_of,
     kept_epochs,
     load_checkpoint,
@@ -66,6 +65,10 @@ _CHECKSUM = "checksum"
 
 # The kind of a field, and its shape where a chain has more than one entry.
 Field = tuple[str, type[np.generic], tuple[int, ...]]
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def _traced_fields(manifest: Manifest) -> list[Field]:
@@ -177,6 +180,10 @@ class Records:
         found = hashlib.blake2b(content, digest_size=8, key=self._key).digest()
         return int.from_bytes(found, "little") or 1
 
+    def written(self, chains: range) -> int:
+        """Return the last epoch that these chains have begun to write."""
+        return int(self.read()[_CHECKSUM][:, chains.start].nonzero()[0].max(initial=0))
+
     def misfits(self, chains: range, epochs: int) -> list[int]:
         """Return those of the first epochs whose records are not what these chains have written."""
         epochs_here = [epoch for epoch in self.epochs if epoch < epochs]
@@ -197,15 +204,11 @@ class Store:
     def __init__(self, manifest: Manifest, path: Path | None = None) -> None:
         self.manifest = manifest
         self.groups = groups_of(manifest)
-        # The files that were damaged, and what became of it, in sentences.
-        self.damaged: list[Path] = []
+        # The files that were damaged and what became of their chains, in sentences.
         self.recovered: list[str] = []
         self._path = path
         self._samples: list[Sample] = []
-        self._samples_hash = hashlib.sha256()
         self._spellings: dict[int, str] = {}
-        # Files with something that a loss of power would lose.
-        self._unsynced: set[Path] = set()
         # Groups whose rows fit, by reading them or having written them: these are not read again.
         self._fitting: set[int] = set()
 
@@ -247,7 +250,7 @@ class Store:
         with explained(path):
             if (path / "manifest.json").is_file():
                 raise RunError(
-                    f"'{path}' already holds a run; go on with `maskov resume {path}` or give "
+                    f"'{path}' already holds a run; continue with `maskov resume {path}` or give "
                     "another --out."
                 )
             # The manifest is what is written first.
@@ -287,7 +290,8 @@ class Store:
         shutil.rmtree(self.path / "checkpoints", ignore_errors=True)
 
     def check_resumable(self) -> None:
-        """Refuse to continue a run whose folder leads elsewhere or whose traces are damaged."""
+        """Refuse to continue a run that was changed, leads elsewhere or has damaged traces."""
+        self.check_unchanged()
         check_folder(self.path)
         saved = self.path / "checkpoints"
         if saved.exists() and not saved.is_dir():
@@ -297,13 +301,24 @@ class Store:
                 array.read()
 
     def check_unchanged(self) -> None:
-        """Refuse a manifest that is not the one that the checkpoints belong to."""
-        name = changed_field(self.path / "checkpoints", field_hashes(self.manifest))
-        if name is not None:
+        """Refuse a manifest that is not the one of the first checkpoint."""
+        try:
+            expected, _, text = read_text(self._begun_with).partition("\n")
+            before = json.loads(text) if _hash(text.encode()) == expected else {}
+        except (OSError, ValueError):  # damaged, it proves nothing
+            return
+        now = fields_of(self.manifest)
+        # One that is missing is not what it was, either.
+        changed = sorted(n for n in before.keys() | now.keys() if before.get(n, n) != now.get(n, n))
+        if before and changed:
             raise RunError(
-                f"the manifest of '{self.path}' was changed after the run began: '{name}' is not "
-                "what it was; put it back, or start a new run."
+                f"the manifest of '{self.path}' was changed after the run began: '{changed[0]}' is "
+                "not what it was; put it back, or start a new run."
             )
+
+    @property
+    def _begun_with(self) -> Path:
+        return self.path / "checkpoints" / "manifest"
 
     def prepare(self) -> None:
         """Make what a run needs to begin or to continue, and is not there.
@@ -333,19 +348,12 @@ class Store:
             )
         write_atomically(self.path / "manifest.json", text)
 
-    def _tell(self, note: str, *files: Path) -> None:
-        if note not in self.recovered:
-            self.recovered.append(note)
-            self.damaged += [file for file in files if file not in self.damaged]
-
     # Arrays.
 
     def write_rows(self, first: int, epoch: int, values: Traces) -> None:
         """Keep what the chains from `first` on came to in an epoch."""
         for array in self._arrays.values():
             array.write(epoch, first, values)
-            if array.path is not None:
-                self._unsynced.add(array.path)
 
     def traced(self) -> dict[str, Records]:
         """Return the array of each trace.
@@ -386,8 +394,13 @@ class Store:
 
     def damage_note(self) -> str | None:
         """Say which traces do not fit the run and how to make them again, if any."""
-        epochs = self._epochs if self.durable else []
-        found = [self._misfits(group, done) for group, done in enumerate(epochs)]
+        if not self.durable:
+            return None
+        over = self.manifest.epochs if self.manifest.samples_hash is not None else None
+        found = [
+            self._misfits(group, self._arrays["traces"].written(chains) if over is None else over)
+            for group, chains in enumerate(self.groups)
+        ]
         told = "; ".join(filter(None, found))
         if not told:
             return None
@@ -408,10 +421,10 @@ class Store:
     def begin_samples(self) -> None:
         """Empty the file of samples, which are then written from the first."""
         if self.durable:
-            path, known = self.path / "samples.jsonl", self.manifest.samples_hash
+            known = self.manifest.samples_hash
             if known is not None and known != self._hash_of_samples():
-                self._tell("samples.jsonl was damaged; it is written again", path)
-            with explained(self.path), open_to_write(path) as file:
+                self.recovered.append("samples.jsonl was damaged; it is written again")
+            with explained(self.path), open_to_write(self.path / "samples.jsonl") as file:
                 file.truncate(0)
 
     def write_samples(self, samples: Iterable[Sample]) -> None:
@@ -419,18 +432,16 @@ class Store:
         if not self.durable:
             self._samples += samples
             return
-        content = b"".join(sample.to_json().encode() + b"\n" for sample in samples)
         path = self.path / "samples.jsonl"
         with explained(self.path), open_to_write(path, os.O_APPEND) as file:
-            file.write(content)
-        self._samples_hash.update(content)
-        self._unsynced.add(path)
+            # At once: who reads along sees whole lines.
+            file.write(b"".join(sample.to_json().encode() + b"\n" for sample in samples))
 
     def end_samples(self) -> None:
         """Note what the samples of a run that is over are, so that damage is noticed."""
         if self.durable:
             self._sync()
-            self.note(samples_hash=f"{self.manifest.epochs}:{self._samples_hash.hexdigest()}")
+            self.note(samples_hash=self._hash_of_samples())
 
     def _hash_of_samples(self) -> str | None:
         """Return a hash of the file and of the epoch that the last samples are of."""
@@ -457,13 +468,17 @@ class Store:
             ) from error
         return found
 
-    def spell(self, texts: dict[int, str]) -> None:
-        """Keep the texts of all tokens that the traces hold, in the order of their numbers."""
-        self._spellings = dict(sorted(texts.items()))
-        if self.durable:
-            with explained(self.path):
-                content = json.dumps(self._spellings)
-                write_atomically(self.path / "tokens.json", content.encode())
+    def spell(self, tokens: set[int], texts: Callable[[list[int]], list[str]]) -> None:
+        """Keep the texts of tokens that the traces hold, in the order of their numbers."""
+        known = self._spellings or self.spellings()
+        new = sorted(tokens - known.keys())
+        if new:
+            known |= zip(new, texts(new), strict=True)
+            self._spellings = dict(sorted(known.items()))
+            if self.durable:
+                with explained(self.path):
+                    content = json.dumps(self._spellings).encode()
+                    write_atomically(self.path / "tokens.json", content)
 
     def spellings(self) -> dict[int, str]:
         """Return these texts, if they are known; damaged ones are not needed."""
@@ -479,9 +494,8 @@ class Store:
 
     def _sync(self) -> None:
         with explained(self.path):
-            for path in sorted(self._unsynced):
-                sync(path)
-            self._unsynced.clear()
+            for name in (*(f"{name}.npy" for name in self._arrays), "samples.jsonl"):
+                sync(self.path / name)
 
     def save(self, group: int, state: GroupState) -> None:
         """Write a checkpoint, once everything that it relies on is on the disk."""
@@ -493,48 +507,37 @@ class Store:
             # Whoever removed it meanwhile loses no more than what was in it.
             saved.mkdir(exist_ok=True)
             check_own(saved, saved.lstat())
-            save_checkpoint(saved, group, state, field_hashes(self.manifest))
+            if not self._begun_with.exists():
+                text = json.dumps(fields_of(self.manifest))
+                write_atomically(self._begun_with, f"{_hash(text.encode())}\n{text}".encode())
+            save_checkpoint(saved, group, state, self.manifest.signature)
         self._fitting.add(group)
 
     def load(self, group: int, shape: GroupShape) -> GroupState | None:
         """Read the newest whole checkpoint of a group whose rows are those that were written."""
         if not self.durable:
             return None
-        state, damaged = load_checkpoint(self.path / "checkpoints", group, shape)
+        state, damaged = load_checkpoint(
+            self.path / "checkpoints", group, shape, self.manifest.signature
+        )
+        notes = []
         if damaged:
-            after = "go on from an earlier one" if state else "start again from their beginning"
+            after = "continue from an earlier one" if state else "start again from their beginning"
             names = ", ".join(file.name for file in damaged)
-            self._tell(f"{names} was damaged; its chains {after}", *damaged)
-        if state is None or group in self._fitting:
-            return state
-        misfits = self._misfits(group, state.epoch)
-        if not misfits:
-            self._fitting.add(group)
-            return state
-        saved = sorted(self.path.glob(f"checkpoints/{group:05d}-*"))
-        arrays = [one.path for name, one in self._arrays.items() if one.path and name in misfits]
-        self._tell(f"{misfits}; they start again from their beginning", *saved, *arrays)
-        return None
-
-    @property
-    def _epochs(self) -> list[int]:
-        """The epoch that each group is in, by its newest checkpoint."""
-        groups, most = range(len(self.groups)), self.manifest.schedule.epochs
-        found = (epoch_of(self.path / "checkpoints", group) for group in groups)
-        return [min(max(epoch, 0), most) for epoch in found]
-
-    @property
-    def closed(self) -> int:
-        """The epochs that all groups have completed, by their newest checkpoints."""
-        return min(self._epochs)
+            notes.append(f"{names} was damaged; its chains {after}")
+        if state is not None and group not in self._fitting:
+            if misfits := self._misfits(group, state.epoch):
+                notes.append(f"{misfits}; they start again from their beginning")
+                state = None
+            else:
+                self._fitting.add(group)
+        self.recovered += [note for note in notes if note not in self.recovered]
+        return state
 
     @property
     def finished(self) -> bool:
         """Whether every epoch was run and every sample kept, and all are as they were written."""
         known = self.manifest.samples_hash
         return not self.durable or (
-            known is not None
-            and self.closed >= self.manifest.epochs
-            and self.damage_note() is None
-            and self._hash_of_samples() == known
+            known is not None and known == self._hash_of_samples() and self.damage_note() is None
         )

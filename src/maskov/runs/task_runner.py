@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import torch
 
-from maskov.config import Manifest, PrecisionCheck, Schedule
+from maskov.config import Manifest, PrecisionCheck
 from maskov.energies import Norm, Raw
 from maskov.energies.stages import AcceptanceStages
 from maskov.errors import Interrupted, MaskovError
 from maskov.execution.buffers import AHEAD, COUNTS, Buffers, SiteBuffers, WindowBuffers
-from maskov.execution.loop import ended, epoch, kernel_at
 from maskov.execution.recorded import rounds_of, sampler_for
 from maskov.execution.recorded_gibbs import RecordedGibbs, records_gibbs
 from maskov.execution.rounds import Rounds
 from maskov.execution.window_rounds import WindowRounds
 from maskov.kernels import Exchange, Gibbs, Kernel, Metropolis, Population
-from maskov.kernels.base import energies_of
+from maskov.kernels.base import ended, energies_of, epoch, kernel_at
 from maskov.kernels.compose import swapped
 from maskov.models.base import MaskedModel
 from maskov.models.scorer import Scorer, refuse_out_of_memory
@@ -45,105 +44,83 @@ _MEASURED = 16
 _FRAME_SECONDS = 1 / 12
 
 
-@dataclass
 class TaskRunner:
     """Everything that a process needs to carry out the tasks of a run, one after the other."""
 
-    manifest: Manifest
-    kernel: Kernel
-    scorer: Scorer
-    # Called with some chains, their epoch and the passes so far, while they move.
-    watch: Callable[[Chains, int, int], None] | None = None
-    # Called with a group and the row of an epoch as soon as it is complete; otherwise rows are
-    # returned at the end of the task.
-    deliver: Callable[[int, int, Traces], None] | None = None
-    # What the last asynchronous group left on the device, for the next to use.
-    sampler: Rounds | None = None
-    gibbs: RecordedGibbs | None = None
-    group: GroupState = field(init=False)
-    _task: Task = field(init=False)
-    _deadline: float = field(init=False, default=0.0)
-    # When chains that advance asynchronously were shown last.
-    _shown: float = field(init=False, default=0.0)
-    _rows: list[tuple[int, Traces]] = field(init=False, default_factory=list)
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         manifest: Manifest,
         kernel: Kernel,
         model: MaskedModel,
         stop: Callable[[], bool] | None = None,
-    ) -> TaskRunner:
-        """Return the runner of a run that a manifest describes."""
-        return cls(manifest, kernel, Scorer(model, manifest.config.execution.token_budget, stop))
-
-    @property
-    def schedule(self) -> Schedule:
-        """The run's schedule."""
-        return self.manifest.config.schedule
-
-    @property
-    def rng(self) -> CounterRng:
-        """The run's random numbers."""
-        return CounterRng(self.manifest.config.seed)
+    ) -> None:
+        self.manifest, self.kernel = manifest, kernel
+        self.schedule, self.rng = manifest.schedule, CounterRng(manifest.config.seed)
+        self.scorer = Scorer(model, manifest.config.execution.token_budget, stop)
+        # Called with some chains while they move.
+        self.watch: Callable[[Chains], None] | None = None
+        # Called with a group and the row of an epoch as soon as it is complete; otherwise rows are
+        # returned at the end of the task.
+        self.deliver: Callable[[int, int, Traces], None] | None = None
+        # What the last asynchronous group left on the device, for the next to use.
+        self.sampler: Rounds | None = None
+        self.gibbs: RecordedGibbs | None = None
+        # When chains that advance asynchronously were shown last.
+        self._shown = 0.0
+        self.group: GroupState
+        self._task: Task
 
     def run(self, task: Task) -> TaskResult:
         """Take a group on; what was completed is returned even where somebody asks to stop."""
         self._task, self._deadline = task, time.monotonic() + task.seconds
-        self._rows, before = [], self.scorer.passes
+        self._rows: list[tuple[int, Traces]] = []
         self.group = _with_target(task.state, self.kernel).to(self.scorer.model.device)
-        self.scorer.batcher.budget = self.group.budget
-        check, stopped = None, False
+        self.scorer.batcher.budget, before = self.group.budget, self.scorer.passes
+        check, stopped = None, None
         try:
             try:
-                if self.group.begun:
-                    self._go_on()
-                else:
+                if not self.group.begun:
                     self._begin()
-                    check = (
-                        None
-                        if task.number
-                        else check_precision(self.scorer.model, self.group.chains)
-                    )
+                    if not task.number:
+                        check = check_precision(self.scorer.model, self.group.chains)
+                self._go_on()
             except TaskOver:
                 pass
-            except Interrupted:
+            except Interrupted as error:
                 # Asked to stop between two batches: the state is whole, if it is numbers.
-                stopped = True
+                stopped = error
             self.scorer.check()
         except MaskovError as error:
             # The epochs before were checked and stay; the group stands where its task began.
             return TaskResult(task.number, task.state, self._rows, failure=error)
-        state = replace(
-            self.group,
-            budget=self.scorer.batcher.budget,
-            target=_target_of(self.group, self.kernel),
-        ).to(torch.device("cpu"))
-        passes = self.scorer.passes - before
+        target = _target_of(self.group, self.kernel)
+        state = replace(self.group, budget=self.scorer.batcher.budget, target=target)
+        state, passes = state.to(torch.device("cpu")), self.scorer.passes - before
         shown = None if self.watch else _first_chains(state, self.kernel.replicas)
-        return TaskResult(task.number, state, self._rows, passes, shown, stopped, check)
+        return TaskResult(task.number, state, self._rows, passes, shown, check, stopped)
 
     def _begin(self) -> None:
         """Fill the blanks, unless the kernel's first step does so itself."""
-        chains, before = self.group.chains, self.scorer.passes
+        chains = self.group.chains
         if isinstance(self.kernel, Population):
             chains = self.kernel.first(chains, self.scorer, self.rng)
         chains = filled(chains, self.manifest.config.start, self.kernel, self.scorer, self.rng)
-        spent = self.scorer.passes - before
-        self.group = self.group.with_chains(chains, begun=True, other_passes=spent)
+        self.group = self.group.with_chains(chains, begun=True)
 
     def _go_on(self) -> None:
         while self.group.epoch < self.schedule.epochs:
-            kernel = kernel_at(self.kernel, self.schedule, self.group.epoch)
+            kernel = self._kernel_at(self.group.epoch)
             if self._advances_asynchronously(kernel):
                 assert isinstance(kernel, Metropolis)
                 self._in_rounds(kernel)
             else:
                 self._epoch(kernel)
 
+    def _kernel_at(self, epoch: int) -> Kernel:
+        return kernel_at(self.kernel, self.schedule, epoch)
+
     def _advances_asynchronously(self, kernel: Kernel) -> bool:
-        """Whether chains go on asynchronously; they end what they have begun as they began it."""
+        """Whether chains continue asynchronously; what is begun ends as it began."""
         if self.group.buffers:
             return rounds_of(kernel) is not None
         here = sampler_for(self.scorer.model, kernel) is not None
@@ -151,13 +128,12 @@ class TaskRunner:
 
     def _epoch(self, kernel: Kernel) -> None:
         """Run one epoch in lock-step, or the rest of it."""
-        group, before = self.group, self.scorer.passes
+        group = self.group
         chains = kernel.init(group.chains, self.scorer)
         if not bool(chains.epoch_step.any()):
             counts, rejected = nothing_yet(chains, len(self.manifest.experts))
             group = replace(group, counts=counts, rejected=rejected)
-        spent = self.scorer.passes - before
-        self.group = group.with_chains(chains, other_passes=group.other_passes + spent)
+        self.group = group.with_chains(chains)
         if self._is_recorded(kernel, chains):
             assert isinstance(kernel, Gibbs)
             self._recorded_epoch(kernel)
@@ -196,7 +172,7 @@ class TaskRunner:
 
     def _end_epoch(self, kernel: Kernel) -> None:
         group, config, replicas = self.group, self.manifest.config, self.kernel.replicas
-        chains, before = kernel.end(group.chains, self.rng), self.scorer.passes
+        chains = kernel.end(group.chains, self.rng)
         first = torch.arange(0, len(chains.chain), replicas, device=chains.chain.device)
         kept = group.epoch in kept_epochs(self.manifest)
         # Passes of groups are another energy's: the traced ones would cost T passes a chain.
@@ -223,9 +199,7 @@ class TaskRunner:
             row |= {"log_weight": chains.log_weight, "ancestor": chains.replica}
         if replicas > 1:
             row |= _exchanged(kernel, group.chains, chains, target.view(-1, replicas))
-        spent = self.scorer.passes - before
-        other = group.other_passes + spent
-        self.group = group.with_chains(ended(chains), other_passes=other)
+        self.group = group.with_chains(ended(chains))
         self._write(row)
 
     def _known(self, kernel: Kernel, chains: Chains) -> tuple[Tensor, Tensor]:
@@ -256,13 +230,11 @@ class TaskRunner:
         anywhere on the way: the buffers are then kept as they are, and the next task continues with
         the same rounds.
         """
-        if not self.group.buffers:
-            # Where the run may end, all chains meet.
-            end = self.group.epoch + 1
-            epochs = min(check for check in self.manifest.checks if check >= end)
-            while end < epochs and _alike(kernel, kernel_at(self.kernel, self.schedule, end)):
-                end += 1
-            self.group = replace(self.group, end=end)
+        # Where the run may end, all chains meet.
+        self._end = self.group.epoch + 1
+        epochs = min(check for check in self.manifest.checks if check >= self._end)
+        while self._end < epochs and _alike(kernel, self._kernel_at(self._end)):
+            self._end += 1
         sampler = self._rounds_of_group(kernel)
         self._keep(sampler)
         while True:
@@ -274,9 +246,9 @@ class TaskRunner:
                 self._keep(sampler)
                 raise
             slowest = sampler.slowest()
-            while self.group.epoch < min(slowest, self.group.end):
+            while self.group.epoch < min(slowest, self._end):
                 self._write(sampler.row(self.group.epoch))
-            if slowest >= self.group.end:
+            if slowest >= self._end:
                 break
             self._limit(sampler)
             self._keep(sampler)
@@ -298,7 +270,7 @@ class TaskRunner:
         buffers = kind(**kept) if kept else self._new_buffers(kernel, windows)
         same = sampler is not None and _alike(sampler.kernel, kernel) and sampler.plan == plan
         if sampler is None or not same or not sampler.reload(buffers):
-            # A run of a GPU may go on elsewhere, where its windows are not recorded.
+            # A run of a GPU may continue elsewhere, where its windows are not recorded.
             sampler = (sampler_for(self.scorer.model, kernel) or WindowRounds)(
                 kernel, plan, self.scorer, self.rng, buffers, self._temperatures(),
                 shortest=self.manifest.shortest, mean=self.manifest.mean,
@@ -311,26 +283,24 @@ class TaskRunner:
     def _limit(self, sampler: Rounds) -> None:
         """Let no chain run further ahead than its epochs can be kept."""
         ahead = self.group.epoch + len(sampler.buffers.ring_tokens)
-        sampler.limit.fill_(min(self.group.end, ahead))
+        sampler.limit.fill_(min(self._end, ahead))
 
     def _new_buffers(self, kernel: Metropolis, windows: bool) -> Buffers:
         """Return the buffers of a group between epochs, with the passes of its sequences."""
-        group, before = self.group, self.scorer.passes
-        chains = kernel.init(group.chains, self.scorer)
+        chains = kernel.init(self.group.chains, self.scorer)
         buffers: Buffers
         if windows:
-            buffers = WindowBuffers.of(chains, kernel.steps(chains), group.epoch, AHEAD)
+            buffers = WindowBuffers.of(chains, kernel.steps(chains), self.group.epoch, AHEAD)
         else:
             slots = min(self.scorer.slots_for(chains), chains.tokens.shape[1])
             stages = len(kernel.plan.stages)
-            buffers = SiteBuffers.of(chains, stages, group.epoch, slots, AHEAD)
-        spent = self.scorer.passes - before
+            buffers = SiteBuffers.of(chains, stages, self.group.epoch, slots, AHEAD)
         # What the buffers hold need not be kept twice.
-        self.group = group.with_chains(chains.forget(), other_passes=group.other_passes + spent)
+        self.group = self.group.with_chains(chains.forget())
         return buffers
 
     def _temperatures(self) -> Tensor:
-        each = (kernel_at(self.kernel, self.schedule, e) for e in range(self.schedule.epochs))
+        each = map(self._kernel_at, range(self.schedule.epochs))
         values = [k.target_temperature if isinstance(k, Metropolis) else 1.0 for k in each]
         return torch.tensor(values, dtype=torch.float64)
 
@@ -348,8 +318,7 @@ class TaskRunner:
     def _show(self, chains: Chains) -> None:
         """Let an observer see some chains."""
         if self.watch is not None:
-            shown = first_replicas(chains, self.kernel.replicas)
-            self.watch(shown, self.group.epoch, self.scorer.passes)
+            self.watch(first_replicas(chains, self.kernel.replicas))
 
     def _end_if_due(self) -> None:
         """End the task, if it has lasted long enough or all chains have reached its end."""

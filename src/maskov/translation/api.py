@@ -27,7 +27,6 @@ from maskov.runs.coordinator import Listener
 from maskov.runs.store import Store
 from maskov.texts import read_text
 from maskov.translation.methods import (
-    DEFAULT_LENGTHS,
     DRAFTS,
     OPTIONS,
     TranslationMethod,
@@ -74,12 +73,36 @@ class Task:
     def translations(
         self, listener: Listener | None, stop: Callable[[], bool] | None
     ) -> list[Translation]:
-        """Translate each text, in order."""
-        own = self.settings | {"listener": listener, "stop": stop}
-        return translate_lines(
-            self.model, self.texts, self.method, self.autoregressive, self.every_chain, self.drafts,
-            **own if self.method.name != "ar" else {},
-        )  # fmt: skip
+        """Translate each text, in order: one of each, picked from its chains, or one of each chain.
+
+        Empty lines stay empty.
+        """
+        method, drafts, found = self.method, None, list[Translation]()
+        lines = [line for line, text in enumerate(self.texts) if text.strip()]
+        if lines:
+            numbers = [line + 1 for line in lines]
+            given = self.model.given([self.texts[line] for line in lines], numbers)
+            if method.name == "ar":
+                assert self.autoregressive is not None
+                found = _autoregressive(given, self.autoregressive, method, numbers)
+            else:
+                if self.drafts is not None:
+                    drafts = [self.drafts[line] for line in lines]
+                    for number, draft in zip(numbers, drafts, strict=True):
+                        read_text(given, draft, f"draft {number}")  # refused by its line
+                elif self.autoregressive is not None and method.needs_autoregressive:
+                    drafts = drafts_of(given, self.autoregressive, numbers)
+                own = self.settings | {"listener": listener, "stop": stop}
+                run = run_method(given, method, drafts, **own)
+                found = translations_of(run, method, self.every_chain)
+        each, rest = len(found) // max(len(lines), 1), iter(found)
+        return [
+            translation
+            for text in self.texts
+            for translation in (
+                islice(rest, each) if text.strip() else [Translation(text, "", 0.0, 0.0, 0)]
+            )
+        ]
 
 
 def plan_translation(**given: Any) -> Task:
@@ -95,8 +118,25 @@ def plan_translation(**given: Any) -> Task:
         asked.refuse_both("a TranslationMethod", *OPTIONS)
     else:
         method = method_of(asked)
-    workers = workers_of(asked)
+    workers, drafts = workers_of(asked), asked.drafts
     _check_used(asked, method, workers)
+    used = "method 'ar'" if method.name == "ar" else "start 'autoregressive'"
+    refuse(
+        (
+            (drafts is not None) != (method.start == DRAFTS),
+            "translations to start from are given as drafts, with the start 'drafts': both or "
+            "none.",
+        ),
+        (
+            drafts is not None and len(drafts) != len(asked.texts),
+            f"there are {len(drafts or ())} drafts of {len(asked.texts)} lines: give one of each, "
+            "an empty one of an empty line.",
+        ),
+        (
+            method.needs_autoregressive and asked.autoregressive is None and asked.pair is None,
+            f"the {used} needs an autoregressive model: give `autoregressive`.",
+        ),
+    )
     if asked.out is not None:
         Store.check_free(asked.out)
     if not isinstance(asked.model, ConditionalModel):
@@ -105,17 +145,16 @@ def plan_translation(**given: Any) -> Task:
     model = given_model.load(asked.precision)
     if not isinstance(model, ConditionalModel):
         raise InputError(f"'{model.name}' is not a translation model: it has no source.")
-    given_writer = asked.autoregressive
-    writer = given_writer if isinstance(given_writer, AutoregressiveTranslator) else None
-    if method.needs_autoregressive and writer is None and (given_writer or asked.pair) is not None:
-        name = named_model(given_writer, asked.pair, "autoregressive")
+    writer = asked.autoregressive
+    if method.needs_autoregressive and not isinstance(writer, AutoregressiveTranslator):
+        name = named_model(writer, asked.pair, "autoregressive")
         folder = translation_folder(name, download=True) or Path(name)
         writer = AutoregressiveTranslator.load(folder, given_model.device, name)
     settings = {
         "seed": asked.seed, "out": asked.out, "token_budget": asked.token_budget,
         "resident": asked.resident, "workers": workers, "source": given_model.source,
     }  # fmt: skip
-    return Task(model, asked.texts, method, writer, asked.every_chain, asked.drafts, settings)
+    return Task(model, asked.texts, method, writer, asked.every_chain, drafts, settings)
 
 
 def _check_used(asked: Arguments, method: TranslationMethod, workers: Workers) -> None:
@@ -130,63 +169,6 @@ def _check_used(asked: Arguments, method: TranslationMethod, workers: Workers) -
         used = any(isinstance(part, AutoregressiveTranslation) for _, part in parts)
         if not used and not method.needs_autoregressive:
             asked.refuse(why, "autoregressive")
-
-
-def translate_lines(
-    model: ConditionalModel,
-    texts: Sequence[str],
-    method: TranslationMethod | None = None,
-    autoregressive: AutoregressiveTranslator | None = None,
-    every_chain: bool = False,
-    drafts: Sequence[str] | None = None,
-    **settings: Any,
-) -> list[Translation]:
-    """Translate each text, in order; empty lines stay empty.
-
-    Returns one translation per source, selected from its chains by `method.pick`, or with
-    `every_chain` the last sample of each chain. `autoregressive` is the model that the method 'ar'
-    and the start 'autoregressive' need, `drafts` are the translations that chains with the
-    start 'drafts' start from, one of each text. The default method is mask-predict with five
-    lengths. `settings` are those of `maskov.sample`, such as `seed`, `out` or `listener`.
-    """
-    method = method or TranslationMethod(length_beam=DEFAULT_LENGTHS)
-    lines = [line for line, text in enumerate(texts) if text.strip()]
-    count = len(texts if drafts is None else drafts)
-    refuse(
-        (
-            (drafts is not None) != (method.start == DRAFTS),
-            "translations to start from are given as drafts, with the start 'drafts': both or "
-            "none.",
-        ),
-        (
-            count != len(texts),
-            f"there are {count} drafts of {len(texts)} lines: give one of each, an empty one of "
-            "an empty line.",
-        ),
-    )
-    found = list[Translation]()
-    if lines:
-        numbers = [line + 1 for line in lines]
-        given = model.given([texts[line] for line in lines], numbers)
-        if method.name == "ar":
-            found = _autoregressive(given, _needed(autoregressive, method), method, numbers)
-        else:
-            own = None
-            if method.needs_autoregressive:
-                own = drafts_of(given, _needed(autoregressive, method), numbers)
-            elif drafts is not None:
-                own = [drafts[line] for line in lines]
-                for number, draft in zip(numbers, own, strict=True):
-                    read_text(given, draft, f"draft {number}")  # refused by its line
-            found = translations_of(run_method(given, method, own, **settings), method, every_chain)
-    each, rest = len(found) // max(len(lines), 1), iter(found)
-    return [
-        translation
-        for text in texts
-        for translation in (
-            islice(rest, each) if text.strip() else [Translation(text, "", 0.0, 0.0, 0)]
-        )
-    ]
 
 
 def drafts_of(
@@ -205,7 +187,7 @@ def drafts_of(
         try:
             read_text(given, draft, "draft")
         except InputError:
-            drafts[row] = translate_lines(given, [texts[row]])[0].text
+            drafts[row] = api.translate(given, [texts[row]], progress=False)[0].text
     return drafts
 
 
@@ -269,15 +251,6 @@ def _selected(samples: list[Sample], ends: list[Sample], method: TranslationMeth
         # Candidates of several lengths: the most probable per token.
         return lowest(ends, "norm")
     return ends[0]
-
-
-def _needed(
-    writer: AutoregressiveTranslator | None, method: TranslationMethod
-) -> AutoregressiveTranslator:
-    if writer is None:
-        what = "the method 'ar'" if method.name == "ar" else "the start 'autoregressive'"
-        raise InputError(f"{what} needs an autoregressive model: give `autoregressive`.")
-    return writer
 
 
 def _autoregressive(

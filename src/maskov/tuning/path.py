@@ -7,12 +7,13 @@ would bias its estimate of Z, so the pilot's path is frozen, and its particles a
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import torch
 
 from maskov.errors import InputError
-from maskov.execution.loop import whole_epoch
+from maskov.kernels.base import whole_epoch
 from maskov.kernels.population import Population, effective_share
 from maskov.models.scorer import Scorer
 from maskov.random import Rng
@@ -39,44 +40,59 @@ class Pilot:
     before: float
     each: float
 
-    def paid(self, passes: int) -> tuple[float, ...]:
-        """Return the path with as many points as so many passes of a particle pay for."""
-        return stretched(self.path, max(1, round((passes - self.before) / max(self.each, 1e-9))))
-
 
 def planned_path(
     kernel: Population, layout: Layout, scorer: Scorer, rng: Rng, passes: int | None = None
 ) -> Population:
     """Return the population with its start and its path, found by pilots of the run's own layout.
 
-    With `passes` the path has as many points as they pay for. Where lines of input differ, the
-    pilot is of the first: another line's path is as valid, if less even.
+    Where lines of input differ, the pilot is of the first: another line's path is as valid, if
+    less even.
     """
     count = min(PILOTS, len(layout.tokens))
     chains = layout.chains(scorer.model, range(count), layout.width).to(scorer.model.device)
     blank = replace(chains, chain=chains.chain + FIRST_CHAIN)
     few = torch.arange(min(_DRAWS, count), device=scorer.model.device)
-    kernel = choose_start(kernel, blank.rows(few), scorer, rng)
-    pilot = find_path(replace(kernel.even, particles=count), blank, scorer, rng)
-    return replace(kernel, path=pilot.path if passes is None else pilot.paid(passes))
+    return with_path(choose_start(kernel, blank.rows(few), scorer, rng), blank, scorer, rng, passes)
+
+
+def with_path(
+    kernel: Population, blank: Chains, scorer: Scorer, rng: Rng, passes: int | None = None
+) -> Population:
+    """Return the population with the path of a pilot that fills these blanks.
+
+    With `passes` it has as many points as they pay for, otherwise at least as many as give each
+    position a move: with fewer no verdict is positive.
+    """
+    pilot = find_path(replace(kernel, particles=len(blank.chain), longer=1), blank, scorer, rng)
+    if passes is None:
+        positions = int(blank.free.sum(1).max())
+        points = max(len(pilot.path), -(-positions // kernel.moves))
+    else:
+        each = pilot.each * kernel.even.moves / kernel.moves
+        points = max(1, round((passes - pilot.before) / max(each, 1e-9)))
+    return replace(kernel, path=stretched(pilot.path, points))
 
 
 def choose_start(kernel: Population, blank: Chains, scorer: Scorer, rng: Rng) -> Population:
     """Return the population with the temperature of its start that is nearest to the target.
 
     Nearest is where the log-weights of a few draws, from the start to the target at once, have the
-    smallest variance. A start at temperature 1 may be a part of the target and cost nothing extra;
-    parts with one order share their passes.
+    smallest variance; the search goes down until it rises. A start at temperature 1 may be a part
+    of the target and cost nothing extra; parts with one order share their passes.
     """
-    found = []
+    best, least = kernel, math.inf
     for temperature in _TEMPERATURES:
         now = replace(
             kernel, start=replace(kernel.start, temperature=temperature), path=(), epoch=0
         )
         chains = now.init(now.first(blank, scorer, rng), scorer)
-        found.append((float(now.log_weights(chains, 0.0, 1.0).var()), now.start))
+        variance = float(now.log_weights(chains, 0.0, 1.0).var())
         scorer.check()
-    return replace(kernel, start=min(found, key=lambda one: one[0])[1])
+        if variance > least:
+            break
+        best, least = replace(kernel, start=now.start), variance
+    return best
 
 
 def find_path(

@@ -24,9 +24,8 @@ import torch
 from maskov.config import Schedule, Tuning
 from maskov.energies.counting import LengthPrior
 from maskov.errors import InputError
-from maskov.execution.loop import ended, epoch, kernel_at, whole_epoch
 from maskov.kernels import Exchange, Kernel, Metropolis
-from maskov.kernels.base import BurnIn, with_leaves
+from maskov.kernels.base import BurnIn, ended, epoch, kernel_at, whole_epoch, with_leaves
 from maskov.kernels.metropolis import ProposalScores
 from maskov.models.base import MaskedModel
 from maskov.models.scorer import Scorer

@@ -3,48 +3,54 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from maskov.diagnostics.verdict import measured
 from maskov.errors import InputError
-from maskov.runs.result import Run
+from maskov.runs.result import SHOWN_SAMPLES, Run
 from maskov.ui.report.formats import templates
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
     from pandas import DataFrame
 
 # The most chains drawn as separate lines; more would be unreadable.
 _MOST_LINES = 16
 _MOST_STATISTICS = 16
-_SHOWN_SAMPLES = 5
 # R-hat beyond this is drawn at it: chains that never meet have an infinite one.
 _MOST_R_HAT = 3.0
 
 
-def run_figure(run: Run) -> Figure:
-    """Return the figure: energies against epochs, and R-hat of energies and tokens."""
+def draw_run(run: Run, what: str, axes: Axes | None) -> Axes:
+    """Draw a trace of a run, or its R-hat, on axes that are given or new."""
+    traced = [name for name, values in run.traces.items() if values.ndim == 2]
+    known = ("energy", "r_hat", *traced)
+    if what not in known:
+        raise InputError(f"a run has no '{what}' to plot; use one of {', '.join(known)}.")
     try:
         from matplotlib import pyplot
     except ImportError:
         raise InputError("plot() needs matplotlib: pip install '.[notebook]'.") from None
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 4), layout="constrained")
-    # Whoever is given the figure shows it; pyplot would show it again.
-    pyplot.close(figure)
-    _draw_energies(left, run)
-    _draw_r_hats(right, run)
-    return figure
+    drawn: Axes = pyplot.subplots(layout="constrained")[1] if axes is None else axes
+    if what == "r_hat":
+        _draw_r_hats(drawn, run)
+    else:
+        _draw_trace(drawn, run, what)
+    return drawn
 
 
-def _draw_energies(axes: Any, run: Run) -> None:
-    """Draw the energy of the target in each chain, thin, and its mean over chains."""
+def _draw_trace(axes: Axes, run: Run, what: str) -> None:
+    """Draw a trace of each chain, thin, and its mean over chains."""
     manifest, traces = run.manifest, run.traces
     done = int((traces["steps"] > 0).all(1).sum())
-    energy, name = traces["energy_target"][:done], manifest.energy
-    if not np.isfinite(energy).any():
-        energy, name = traces["energy_raw"][:done], "raw"
+    name = what.replace("_", " ")
+    if what == "energy":
+        has_target = np.isfinite(traces["energy_target"][:done]).any()
+        what = "energy_target" if has_target else "energy_raw"
+        name = f"energy {manifest.energy if has_target else 'raw'}"
+    energy = traces[what][:done]
     traced = np.isfinite(energy).all(1)
     epochs = np.arange(1, done + 1)[traced]
     for chain in range(min(energy.shape[1], _MOST_LINES)):
@@ -55,11 +61,11 @@ def _draw_energies(axes: Any, run: Run) -> None:
     axes.plot(epochs, energy[traced].mean(1), color="black", label=f"mean of all {unit}")
     if burn_in := manifest.burn_in(done):
         axes.axvspan(0.5, burn_in + 0.5, color="0.9", label=before)
-    axes.set(xlabel=time, ylabel=f"energy {name}", title=manifest.config.model.name)
+    axes.set(xlabel=time, ylabel=name, title=manifest.config.model.name)
     axes.legend()
 
 
-def _draw_r_hats(axes: Any, run: Run) -> None:
+def _draw_r_hats(axes: Axes, run: Run) -> None:
     """Draw R-hat of each energy and of the slowest token statistics."""
     diagnosis = run.diagnose()
     tokens = diagnosis.tokens.statistics[:_MOST_STATISTICS] if diagnosis.tokens else []
@@ -69,7 +75,7 @@ def _draw_r_hats(axes: Any, run: Run) -> None:
     values = [min(one.r_hat or 1.0, _MOST_R_HAT) for one in numbers]
     axes.barh(names, [value - 1 for value in values], left=1.0)
     limits = [one.limit or 1.0 for one in numbers]
-    axes.plot(limits, names, "|", color="tab:red", markersize=12, label="limit")
+    axes.plot(limits, range(len(names)), "|", color="tab:red", markersize=12, label="limit")
     axes.invert_yaxis()
     axes.set(xlabel="nested R-hat", title=diagnosis.verdict.state)
     axes.legend()
@@ -84,8 +90,8 @@ def run_html(run: Run) -> str:
         .render(
             found=diagnosis.verdict,
             energies=diagnosis.energies,
-            samples=samples[:_SHOWN_SAMPLES],
-            more=len(samples) - _SHOWN_SAMPLES,
+            samples=samples[:SHOWN_SAMPLES],
+            more=len(samples) - SHOWN_SAMPLES,
             about=repr(run),
         )
     )

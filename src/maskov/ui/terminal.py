@@ -30,42 +30,6 @@ _PLAIN_LINES = 10
 _SILENCE, _SILENT_SHARE = 5.0, 0.25
 
 
-class Pace:
-    """Passes per second and the time left, from what was seen since the run began or continued."""
-
-    def __init__(self, epochs: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._epochs, self._clock = epochs, clock
-        self._first: int | None = None
-        self._reached = 0.0
-        self.begin()
-
-    def begin(self) -> None:
-        """Start counting now."""
-        self._begun = self._clock()
-
-    def reached(self, done: float) -> float:
-        """Return the most epochs that were ever done: some chains may be behind others."""
-        self._reached = min(max(self._reached, done), self._epochs)
-        return self._reached
-
-    def passes_per_second(self, passes: int) -> float:
-        """Return the passes of each second so far."""
-        return passes / max(self._clock() - self._begun, 1e-9)
-
-    def seconds_left(self, done: float) -> float | None:
-        """Return the time that the other epochs will take; none before one was seen from its start.
-
-        `done` counts epochs, half an epoch where one is under way. A run that continues has some
-        behind it that took no time here.
-        """
-        if self._first is None:
-            self._first = math.ceil(done) - 1  # where the epoch began that was heard of first
-        seen = done - self._first
-        if seen < 1:
-            return None
-        return (self._clock() - self._begun) * max(self._epochs - done, 0.0) / seen
-
-
 def in_words(seconds: float) -> str:
     """Say a time as people do, no finer than it is known."""
     whole = round(seconds)
@@ -86,13 +50,13 @@ class PlainProgress:
     def __init__(self, epochs: int, most: bool = False, unit: str = "epoch") -> None:
         self._epochs, self._unit = epochs, unit
         self._about = "at most" if most else "about"
-        self._pace = Pace(epochs)
-        self._started = self._said = time.monotonic()
+        self._started = self._said = self._begun = time.monotonic()
+        self._first, self._reached = math.inf, 0.0
         self._status = "starting"
 
     def begun(self, model: MaskedModel) -> None:
         """Start the clock and print the model's caution, if it has one."""
-        self._pace.begin()
+        self._begun = time.monotonic()
         self._status = "computing the first energies"
         if model.caution:
             self.noted(model.caution)
@@ -122,13 +86,20 @@ class PlainProgress:
             self._print(line)
 
     def _progress(self, done: float, passes: int, between: str = "") -> str:
-        """Return the epoch, the speed and, once it can be estimated, the time left."""
-        done = self._pace.reached(done)
-        left = self._pace.seconds_left(done)
+        """Return the epoch, the speed and, once it can be estimated, the time left.
+
+        `done` counts epochs, half an epoch where one is under way. Some chains may be behind
+        others, so the most that was ever done counts. A run that continues has epochs behind it
+        that took no time here: the pace is that since the epoch that was heard of first.
+        """
+        self._first = min(self._first, math.ceil(done) - 1)
+        self._reached = done = min(max(self._reached, done), self._epochs)
+        since, seen = max(time.monotonic() - self._begun, 1e-9), done - self._first
         parts = [f"{self._unit} {math.ceil(done)}/{self._epochs}", between]
-        parts.append(f"{self._pace.passes_per_second(passes):,.0f} passes/s")
-        if left is not None and done < self._epochs:
-            parts.append(f"{self._about} {in_words(left)} left")
+        parts.append(f"{passes / since:,.0f} passes/s")
+        if seen >= 1 and done < self._epochs:
+            left = in_words(since * (self._epochs - done) / seen)
+            parts.append(f"{self._about} {left} left")
         return "  ".join(filter(None, parts))
 
     def _print(self, text: str) -> None:

@@ -11,20 +11,21 @@ import os
 import uuid
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import closing
 from typing import Any
 
 import torch
 
 from maskov.config import Manifest, Schedule
 from maskov.errors import InputError
-from maskov.execution.loop import kernel_at
 from maskov.execution.recorded import sampler_for
 from maskov.execution.recorded_gibbs import records_gibbs
 from maskov.kernels import Kernel
+from maskov.kernels.base import kernel_at
 from maskov.models import MaskedModel
 from maskov.models.packed import PickledModel
 from maskov.models.scorer import Scorer
-from maskov.runs.coordinator import Coordinator, Pool, Task, TaskResult
+from maskov.runs.coordinator import Coordinator, Pool, Silent, Task, TaskResult
 from maskov.runs.preparation import threads
 from maskov.runs.task_runner import TaskRunner
 from maskov.starts import Layout
@@ -33,8 +34,10 @@ from maskov.workers.processes import Job, Processes, run_task
 
 # More threads wait for Python's lock rather than for the GPU.
 _THREADS = 2
-# Fewer chains than these are not worth a group of their own.
+# Fewer chains than these are not worth a separate group.
 _FEWEST_TAKING_TURNS = 64
+# On a CPU products of fewer rows than these tokens wait for the weights.
+_FEWEST_TOKENS = 80
 # Arithmetic of a core in a second, about, and the seconds that make up for starting processes.
 _CORE_FLOPS, _WORTH_SECONDS = 1e11, 12.0
 # A task is sent over and back, so it should last a while; its work is lost with its worker, so it
@@ -69,9 +72,6 @@ class Local(Pool):
 
     def _result(self, one: int, task: Task) -> TaskResult:
         return self._runner.run(task)
-
-    def close(self) -> None:
-        """There is nothing to end."""
 
 
 class Threads(Pool):
@@ -197,7 +197,7 @@ class Cluster(Pool):
         except self._ray.exceptions.RayError as error:
             return (
                 f"group {task.number} was lost again and again ({type(error).__name__}); see to "
-                "the cluster's nodes and go on with `maskov resume`."
+                "the cluster's nodes and continue with `maskov resume`."
             )
         return found
 
@@ -221,36 +221,32 @@ def _ray() -> Any:
 
 def carry_out(coordinator: Coordinator, workers: Workers, stop: Callable[[], bool] | None) -> None:
     """Take a run to its end, in this process or by workers."""
-    manifest, model, listener = coordinator.manifest, coordinator.model, coordinator.listener
+    manifest, kernel, model = coordinator.manifest, coordinator.kernel, coordinator.model
     groups, seconds = len(coordinator.store.groups), coordinator.seconds
     share = max(seconds * _SHARE, _SHORTEST)
     count = workers.count or 0
     if workers.count is None and workers.engine == "local":
         count, share = automatic_count(manifest, model, groups), _SHORTEST
     if count or workers.engine == "ray":
-        if groups < (workers.count or 0) and listener is not None:
-            listener.noted(
+        if groups < (workers.count or 0):
+            coordinator.listener.noted(
                 f"{manifest.chains} chains are {groups} groups of at most "
                 f"{manifest.config.execution.resident}, which keep as many workers busy; a smaller "
                 "--resident makes more of them"
             )
-        with pool_for(workers, count, manifest, model, groups, share, stop) as pool:
+        with closing(pool_for(workers, count, manifest, model, groups, share, stop)) as pool:
             coordinator.run(pool)
-        return
-    shares = groups > 1 and _shares_gpu(coordinator.kernel, manifest, model)
-    runners = [
-        TaskRunner.of(manifest, coordinator.kernel, model, stop)
-        for _ in range(_THREADS if shares else 1)
-    ]
-    if shares:
-        with Threads(runners, share) as pool:
+    elif groups > 1 and _shares_gpu(kernel, manifest, model):
+        runners = [TaskRunner(manifest, kernel, model, stop) for _ in range(_THREADS)]
+        with closing(Threads(runners, share)) as pool:
             coordinator.run(pool)
-        return
-    runners[0].deliver = coordinator.deliver
-    if listener is not None:
-        runners[0].watch = coordinator.show
-    with threads(manifest.config.execution.threads, model):
-        coordinator.run(Local(runners[0], seconds))
+    else:
+        runner = TaskRunner(manifest, kernel, model, stop)
+        runner.deliver = coordinator.deliver
+        if type(coordinator.listener) is not Silent:
+            runner.watch = coordinator.show
+        with threads(manifest.config.execution.threads, model):
+            coordinator.run(Local(runner, seconds))
 
 
 def pool_for(
@@ -270,15 +266,23 @@ def pool_for(
 
 
 def group_size(scorer: Scorer, kernel: Kernel, schedule: Schedule, layout: Layout) -> int:
-    """Return how many chains make a group; on a GPU two groups in lock-step take turns."""
+    """Return how many chains make a group: as many as fill a batch.
+
+    On a CPU each core has a group of a long run, if that is not too small; on a GPU two groups in
+    lock-step take turns. The workers of a run decide nothing.
+    """
     if kernel.particles:
         return kernel.particles
-    chains = len(layout.tokens)
+    chains, model = len(layout.tokens), scorer.model
     # Epochs that accept everything come first, and those of a burn-in with another energy.
     first, moving = (kernel_at(kernel, schedule, e) for e in (0, schedule.epochs - 1))
-    in_rounds = (sampler_for(scorer.model, one) is not None for one in (first, moving))
+    in_rounds = (sampler_for(model, one) is not None for one in (first, moving))
     most = scorer.resident(layout.width, layout.mean, lock_step=not all(in_rounds))
-    if scorer.model.device.type != "cuda" or _records(scorer.model, moving):
+    rows = chains * kernel.replicas
+    if _is_long(model, rows, schedule.epochs, (layout.width + layout.shortest) / 2):
+        groups = max(1, min(_cores(), rows * layout.mean // _FEWEST_TOKENS))
+        return min(most, -(-chains // groups) * kernel.replicas)
+    if model.device.type != "cuda" or _records(model, moving):
         return most
     return min(most, max(_FEWEST_TAKING_TURNS, -(-chains // _THREADS)))
 
@@ -293,7 +297,7 @@ def _shares_gpu(kernel: Kernel, manifest: Manifest, model: MaskedModel) -> bool:
 
 
 def _records(model: MaskedModel, kernel: Kernel) -> bool:
-    """Whether chains go on in rounds or steps that are recorded on a GPU."""
+    """Whether chains continue in rounds or steps that are recorded on a GPU."""
     return sampler_for(model, kernel) is not None or records_gibbs(kernel, model)
 
 
@@ -302,18 +306,27 @@ def automatic_count(manifest: Manifest, model: MaskedModel, groups: int) -> int:
 
     It decides how long a run takes, and never its samples.
     """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    count = min(_cores(), groups)
+    if manifest.config.kernel.get("unnamed") or manifest.config.execution.threads > 1 or count < 2:
+        return 0
+    length, rows = (manifest.width + manifest.shortest) / 2, manifest.chains * manifest.replicas
+    return count if _is_long(model, rows, manifest.schedule.epochs, length) else 0
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _is_long(model: MaskedModel, chains: int, epochs: int, length: float) -> bool:
+    """Whether a run on a CPU lasts long enough to make up for starting processes."""
     network = getattr(model, "network", None)
-    count = min(cores or 1, groups)
-    if model.device.type != "cpu" or network is None or count < 2:
-        return 0
-    if manifest.config.kernel.get("unnamed") or manifest.config.execution.threads > 1:
-        return 0
-    length = (manifest.width + manifest.shortest) / 2
-    passes = manifest.chains * manifest.schedule.epochs * length * _NOVEL * length * _RUN_PASSES
-    passes *= manifest.replicas
-    weights = sum(parameter.numel() for parameter in network.parameters())
-    return count if passes * length * 2 * weights > _CORE_FLOPS * _WORTH_SECONDS else 0
+    if model.device.type != "cpu" or network is None:
+        return False
+    passes = chains * epochs * length * _NOVEL * length * _RUN_PASSES
+    weights = int(sum(parameter.numel() for parameter in network.parameters()))
+    return passes * length * 2 * weights > _CORE_FLOPS * _WORTH_SECONDS
 
 
 def devices_of(device: torch.device, count: int) -> list[torch.device]:

@@ -1,4 +1,4 @@
-"""Several processes on this machine, each with the model and a core or a GPU of its own.
+"""Several processes on this machine, each with its own model and core or GPU.
 
 A worker that dies is replaced, and its task given to the new one. The worker itself is
 `python -m maskov.workers.processes LINE DEVICE`: it hears of the job once, then takes one task
@@ -33,6 +33,8 @@ from maskov.runs.task_runner import TaskRunner
 from maskov.tuning.tune import tuned
 
 _STOP = b"stop"
+# What workers print is not output of the command.
+_STANDARD_ERROR = 2
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class Job:
         # The process that sent this job has trusted its parts and loaded its models.
         kernel = kernel_of(self.manifest, model, trust_parts=True, allow_download=True)
         kernel = tuned(kernel, self.manifest.tuning)
-        return TaskRunner.of(self.manifest, kernel, model, stop)
+        return TaskRunner(self.manifest, kernel, model, stop)
 
 
 def run_task(runner: Callable[[], TaskRunner], task: Task) -> TaskResult:
@@ -141,7 +143,7 @@ class Processes(Pool):
                 [sys.executable, "-m", __name__, str(theirs.fileno()), str(device)],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
-                stdout=sys.stderr if _has_number(sys.stderr) else subprocess.DEVNULL,
+                stdout=_STANDARD_ERROR,
                 env=os.environ | {"PYTHONPATH": paths},
             )
         return _Worker(process, Connection(mine.detach()), device)
@@ -159,7 +161,10 @@ class Processes(Pool):
             self._devices.append(worker.device)
             code = worker.end()
             how = f"by signal {-code}" if code < 0 else f"with code {code}"
-            return f"worker after worker died ({how}); {_advice(code)}."
+            advice = "their messages, if any, are on standard error; continue without --workers"
+            if code == -signal.SIGKILL:  # as a process ends where memory runs out
+                advice = "there may be too little memory for so many: continue with fewer --workers"
+            return f"worker after worker died ({how}); {advice}."
         self._idle.append(worker)
         return result
 
@@ -171,20 +176,6 @@ class Processes(Pool):
         for worker in (*self._idle, *self._running):
             worker.end()
         self._idle, self._running = [], {}
-
-
-def _has_number(stream: Any) -> bool:
-    try:
-        return isinstance(stream.fileno(), int)
-    except (AttributeError, OSError, ValueError):
-        return False
-
-
-def _advice(code: int) -> str:
-    # The kernel kills a process where memory runs out, with the signal that cannot be caught.
-    if code == -signal.SIGKILL:
-        return "there may be too little memory for so many: continue with fewer --workers"
-    return "their messages, if any, are on standard error; continue without --workers"
 
 
 def work(line: Connection, device: torch.device) -> None:

@@ -3,7 +3,6 @@
 All of it is plain data, as templates and the scripts of pages read it.
 """
 
-from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -108,7 +107,7 @@ def _run_report(
     `verdict` has its headline and tone, `notes` the limits of the run, of its diagnosis, and of
     what a report shows. `order` is the energy that ranks samples: the target's, `raw`, `norm` or
     `target`. With `per_token`, all energies but those of samples are divided by lengths, and so is
-    the rank. Curves are over `epochs`, counted from 1; `shown_chains` have lines of their own. With
+    the rank. Curves are over `epochs`, counted from 1; `shown_chains` have their own lines. With
     `particles`, those of each population, chains are particles and epochs are points of the path.
     `first_samples` are a few for its top. `families` are the parents of a run that started from
     FASTA, with fixed lengths.
@@ -116,7 +115,8 @@ def _run_report(
     manifest, summary, diagnosis, every = run.manifest, run.summary(), run.diagnose(), run.samples
     done, chains, burn_in = summary.epochs_done, summary.chains, summary.burn_in
     epochs, shown_chains = spaced(done, MOST_EPOCHS), spaced(chains, MOST_CHAINS)
-    temperature = _temperatures(manifest, done)
+    moving = manifest.schedule.target_temperature if manifest.kernel == "mh" else None
+    temperatures = [moving.at(epoch) for epoch in epochs] if moving is not None else []
     chosen = [every[place] for place in spaced(len(every), most)]
     scored = score_samples(models.of(manifest), chosen) if models and chosen else None
     found, parents = families(manifest, every), len(manifest.inputs.names or ())
@@ -142,8 +142,9 @@ def _run_report(
         for name in ENERGIES
     }
     for name, rate in (("accepted", summary.acceptance_rate), ("novel", summary.novel_rate)):
-        counts = traces[name][burn_in:], traces["steps"][burn_in:]
-        numbers[name] = rate, chain_rate_error(*counts, manifest.particles)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            each = traces[name][burn_in:].sum(0) / traces["steps"][burn_in:].sum(0)
+        numbers[name] = rate, mean_of_chains(each[None], manifest.particles)[1]
     numbers["passes per step"] = summary.passes_per_step, None
 
     def trace(values: Values) -> Data:
@@ -183,7 +184,7 @@ def _run_report(
             name: trace(traces["expert_energy"][epochs, :, column])
             for column, name in enumerate(manifest.experts)
         },
-        "temperature": None if temperature is None else [temperature[epoch] for epoch in epochs],
+        "temperature": temperatures if len(set(temperatures)) > 1 else None,
         "accepted": rate_spread(traces["accepted"][epochs], traces["steps"][epochs]),
         "novel": rate_spread(traces["novel"][epochs], traces["steps"][epochs]),
         "families": found,
@@ -245,14 +246,6 @@ def rate_spread(part: Values, whole: Values) -> Data:
         return energy_spread(part / whole) | {"middle": listed(part.sum(1) / whole.sum(1))}
 
 
-def chain_rate_error(part: Values, whole: Values, particles: int) -> float | None:
-    """Return the standard error of a rate over chains, or populations, all weighted equally."""
-    done, steps = (values.sum(0).reshape(-1, particles or 1).sum(1) for values in (part, whole))
-    if len(steps) < 2 or not steps.all():
-        return None
-    return float((done / steps).std(ddof=1) / np.sqrt(len(steps)))
-
-
 def histogram(groups: Sequence[Values]) -> Data | None:
     """Return the shares of energies of several runs between common edges; None without any."""
     finite = [values[np.isfinite(values)] for values in groups]
@@ -288,21 +281,20 @@ def correlations(diagnosis: Diagnosis) -> list[Data]:
 def position_curve(diagnosis: Diagnosis) -> Data | None:
     """Pool the rates of templates by position, counted from 1, weighted by visits."""
     figures = diagnosis.tokens.positions if diagnosis.tokens is not None else []
-    sums: dict[int, Any] = defaultdict(lambda: np.zeros(3))
-    for one in figures:
-        rows = zip(
-            one.positions, one.visits or (), one.acceptance or (), one.novel or (), strict=False
-        )
-        for position, visits, accepted, novel in rows:
-            sums[position] += visits * np.array([1, accepted, novel])
-    if not sums:
+    if not any(one.positions for one in figures):
         return None
-    visits, accepted, novel = np.array([sums[position] for position in sorted(sums)]).T
+    places = np.concatenate([one.positions for one in figures])
+    visits, accepted, novel = (
+        np.concatenate([getattr(one, name) for one in figures])
+        for name in ("visits", "acceptance", "novel")
+    )
+    shown, place = np.unique(places, return_inverse=True)
+    total = np.bincount(place, visits)
     return {
-        "positions": [position + 1 for position in sorted(sums)],
-        "accepted": (accepted / visits).tolist(),
-        "novel": (novel / visits).tolist(),
-        "visits": visits.astype(int).tolist(),
+        "positions": (shown + 1).tolist(),
+        "accepted": (np.bincount(place, visits * accepted) / total).tolist(),
+        "novel": (np.bincount(place, visits * novel) / total).tolist(),
+        "visits": total.astype(int).tolist(),
         "templates": len(figures),
     }
 
@@ -319,6 +311,13 @@ def metadata(manifest: Manifest) -> dict[str, str]:
     kernel = part_of(kernel, "kernel") if kernel["part"] in _AROUND else kernel
     ladder = ", ".join(f"{beta:g}" for beta in manifest.ladder or ())
     temperature = manifest.schedule.target_temperature or f"{kernel.get('target_temperature', 1):g}"
+    path, around = {}, manifest.config.kernel
+    if particles := manifest.particles:
+        path = {
+            "populations": f"{manifest.chains // particles:,} of {particles:,} particles each, "
+            f"drawn from {around['start']}",
+            "path": f"{manifest.epochs:,} points, moves of a particle at each: {around['moves']}",
+        }
     entries = {
         "model": f"{model.name} #{model.fingerprint[:12]}",
         "prefix": model.source.prefix,
@@ -334,9 +333,9 @@ def metadata(manifest: Manifest) -> dict[str, str]:
         ),
         "positions": _positions(manifest, part_of(kernel, "move", "positions")),
         "target temperature": str(temperature) if manifest.kernel == "mh" else "",
-        "schedule": _schedule(manifest),
+        "schedule": "" if manifest.particles else _schedule(manifest),
         "chains": "" if manifest.particles else f"{manifest.chains:,}",
-        "populations": _populations(manifest),
+        **path,
         "replicas": (
             f"{manifest.replicas} of each chain" + f", at β = {ladder}" * bool(ladder)
             if manifest.replicas > 1
@@ -350,15 +349,6 @@ def metadata(manifest: Manifest) -> dict[str, str]:
     return {name: value for name, value in entries.items() if value}
 
 
-def _temperatures(manifest: Manifest, epochs: int) -> list[float] | None:
-    """Return the target temperature of each epoch, or nothing where it does not move."""
-    moving = manifest.schedule.target_temperature
-    if moving is None or manifest.kernel != "mh":
-        return None
-    values = [moving.at(epoch) for epoch in range(epochs)]
-    return values if len(set(values)) > 1 else None
-
-
 def _positions(manifest: Manifest, positions: dict[str, Any]) -> str:
     if positions.get("iterations") is not None:
         return f"least confident first, {positions['iterations']} iterations"
@@ -368,17 +358,7 @@ def _positions(manifest: Manifest, positions: dict[str, Any]) -> str:
     return f"{manifest.order}, {'one at a time' if size == '1' else f'blocks of {size}'}"
 
 
-def _populations(manifest: Manifest) -> str:
-    if not manifest.particles:
-        return ""
-    count, start = manifest.chains // manifest.particles, manifest.config.kernel["start"]
-    return f"{count:,} of {manifest.particles:,} particles each, drawn from {start}"
-
-
 def _schedule(manifest: Manifest) -> str:
-    if manifest.particles:
-        moves = manifest.config.kernel["moves"]
-        return f"a path of {manifest.epochs:,} points, {moves} moves of each particle at each"
     schedule, until, stopped = manifest.schedule, manifest.config.until, manifest.stopped_at
     burn_in, energy = manifest.burn_in(manifest.epochs), schedule.burn_in_energy
     epochs = f"{schedule.epochs:,} epochs"

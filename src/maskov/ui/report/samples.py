@@ -32,7 +32,7 @@ _ONE_IN = 4
 _COMPARED = 10
 # Samples that are scored together; their masked passes already fill the batches.
 _SCORED = 64
-# Parents with charts of their own, samples whose distances are compared, and mutations listed.
+# Parents with their own charts, samples whose distances are compared, and mutations listed.
 MOST_PARENTS = 8
 MOST_COMPARED = 500
 MOST_LISTED = 12

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,7 +25,6 @@ from maskov.runs import Run
 from maskov.shipped import listed
 from maskov.ui.detokenise import spelled
 from maskov.ui.report.formats import json_safe
-from maskov.ui.terminal import Pace
 from maskov.ui.viewer.runs import id_of
 
 # Runs that one server starts in all, so that a page cannot fill the disk.
@@ -122,7 +122,7 @@ class LiveRun:
 
     def __init__(self, request: RunRequest, path: Path, device: str, number: int) -> None:
         self._request, self._path, self._number = request, path, number
-        self._pace = Pace(request.epochs)
+        self._begun = time.monotonic()
         self._asked_to_stop = False
         self._said = TemporaryFile()  # noqa: SIM115 - kept as long as the run is shown
         self._process = subprocess.Popen(
@@ -166,6 +166,7 @@ class LiveRun:
         if version == after:
             return {"version": version}
         lines, known = self._lines(), running and epoch > 0
+        since = max(time.monotonic() - self._begun, 1e-9)
         status, message = "sampling" if saved else "loading the model", ""
         if not running:
             ended = "stopped" if self._asked_to_stop else "failed"
@@ -183,8 +184,8 @@ class LiveRun:
             "status": status,
             "message": message,
             "notes": [line[6:] for line in lines if line.startswith("note: ")],
-            "per_second": self._pace.passes_per_second(seen["passes"]) if known else None,
-            "seconds_left": self._pace.seconds_left(epoch) if known else None,
+            "per_second": seen["passes"] / since if known else None,
+            "seconds_left": since / epoch * (self._request.epochs - epoch) if known else None,
             **json_safe(seen),
         }
 
@@ -193,7 +194,7 @@ class LiveRun:
         samples, traces, chains = run.samples, run.traces, run.manifest.chains
         done = len(samples) // chains
         if not done:
-            self._pace.begin()
+            self._begun = time.monotonic()  # loading does not count
             return _NOTHING
         steps = max(int(traces["steps"][done - 1].sum()), 1)
         energy = f"energy_{self._request.energy}"

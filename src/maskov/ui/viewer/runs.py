@@ -1,31 +1,26 @@
 """The runs that the viewer shows, under ids that only the server maps to folders.
 
-For each: a summary, a verdict, its report without samples, its samples, filtered and sorted, and
-its chains, replayed step by step.
+For each: a summary, a verdict, its report, and its chains, replayed step by step.
 """
 
 import hashlib
 import os
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
-from typing import Any, Literal
-
-from pydantic import BaseModel, Field
+from typing import Any
 
 from maskov.errors import InputError, MaskovError, RunError
 from maskov.models.base import MaskedModel
 from maskov.replay import Replayer, why_not
-from maskov.runs import Run, Sample
+from maskov.runs import Run
 from maskov.runs.manifest import LoadedModels, own_parts
-from maskov.ui.detokenise import changed_parts, detokenised, spelled
+from maskov.ui.detokenise import changed_parts, spelled
 from maskov.ui.report import build
 from maskov.ui.report.formats import PAGE_DIGITS, json_safe, with_error
-from maskov.ui.report.samples import similar_groups
 
 _ID_DIGITS = 12
 # Only the newest are listed.
@@ -34,10 +29,14 @@ _SHOWN = (
     "model", "kernel", "energy", "chains", "epochs", "epochs_done", "acceptance_rate",
     "novel_rate", "energy_raw_mean", "energy_norm_mean", "leaves_invariant",
 )  # fmt: skip
+# Samples of a run that its page lists, evenly chosen if there are more.
+MOST_SAMPLES = 5000
 # Maximum tokens of a chain in one response, a few megabytes.
 MOST_TOKENS = 1_000_000
 _KEPT_REPLAYERS, _KEPT_EPOCHS = 4, 256
 _TOLD = ("energy_raw", "energy_norm", "energy_target", "accepted", "novel", "steps")
+# Of a step, whole sequences are told as `texts`.
+_WHOLE = ("before", "proposed")
 # When the latest epoch was written.
 Stamp = tuple[int, int]
 
@@ -119,8 +118,8 @@ def verdict(path: Path, stamp: Stamp) -> dict[str, Any]:
 
 
 def overview(opened: OpenedRun, why_not: str | None) -> dict[str, Any]:
-    """Return the run's report without samples, and why its chains cannot be replayed, if so."""
-    report = build([opened.run], samples=0)["runs"][0]
+    """Return the run's report, and why its chains cannot be replayed, if so."""
+    report = build([opened.run], samples=MOST_SAMPLES)["runs"][0]
     data = json_safe(report, PAGE_DIGITS)
     del data["diagnosis"]
     return data | {  # type: ignore[no-any-return]
@@ -175,84 +174,6 @@ def _changed(path: Path) -> int:
         return 0
 
 
-class SampleQuery(BaseModel):
-    """Filter, order and page of samples.
-
-    If `grouped`, similar samples of a chain are one; `group` asks for those of a group.
-    """
-
-    search: str = Field("", max_length=200)
-    chain: int | None = Field(None, ge=0, le=2**31)
-    lowest: float | None = Field(None, allow_inf_nan=False)
-    highest: float | None = Field(None, allow_inf_nan=False)
-    sort: Literal[
-        "energy_raw", "energy_norm", "raw_per_token", "norm_per_token", "chain", "epoch"
-    ] = "energy_raw"
-    descending: bool = False
-    offset: int = Field(0, ge=0, le=10**9)
-    limit: int = Field(50, ge=1, le=200)
-    grouped: bool = False
-    group: int | None = Field(None, ge=0, le=2**31)
-
-    def matches(self, sample: Sample) -> bool:
-        """Whether a sample is one of those that are asked for."""
-        energy = sample.energy_norm if "norm" in self.sort else sample.energy_raw
-        wanted = self.search.casefold()
-        return (
-            (
-                wanted in sample.text.casefold()
-                or wanted in detokenised(sample.text, sample.tokens).casefold()
-            )
-            and self.chain in (None, sample.chain)
-            and (self.lowest is None or energy >= self.lowest)
-            and (self.highest is None or energy <= self.highest)
-        )
-
-    def key(self, sample: Sample) -> float:
-        """Return what samples are sorted by."""
-        kind, _, per_token = self.sort.partition("_per_")
-        if per_token:
-            return float(getattr(sample, f"energy_{kind}")) / max(len(sample.ids), 1)
-        return float(getattr(sample, kind))
-
-
-@lru_cache(4)
-def _grouped(opened: OpenedRun) -> list[tuple[Sample, int]]:
-    """Return the samples of a run, each with its group: finding these takes a while."""
-    samples = opened.run.samples
-    return list(zip(samples, similar_groups(samples), strict=True))
-
-
-def found_samples(opened: OpenedRun, query: SampleQuery) -> dict[str, Any]:
-    """Return the samples of a run that match a query, and how many there are."""
-    every, sources = _grouped(opened), opened.run.manifest.inputs.sources
-    matching = [
-        (sample, group)
-        for sample, group in every
-        if query.matches(sample) and query.group in (None, group)
-    ]
-    matching.sort(key=lambda one: query.key(one[0]), reverse=query.descending)
-    sizes = Counter(group for _, group in matching)
-    # If grouped, the first of each group, in this order.
-    firsts = {group: (sample, group) for sample, group in reversed(matching)}
-    rows = [firsts[group] for group in sizes] if query.grouped else matching
-    return {
-        "in_all": len(every),
-        "found": len(matching),
-        "rows": len(rows),
-        "samples": [
-            json_safe(asdict(sample))
-            | {
-                "text": detokenised(sample.text, sample.tokens),
-                "source": None if sources is None else sources[sample.template],
-                "group": group,
-                "similar": sizes[group] - 1 if query.grouped else 0,
-            }
-            for sample, group in rows[query.offset : query.offset + query.limit]
-        ],
-    }
-
-
 class Player:
     """Replays epochs, one at a time, and caches the latest.
 
@@ -302,8 +223,8 @@ class Player:
             return {
                 "chain": chain,
                 "texts": [spelled(model.token_strings(row)) for row in rows],
-                "free": replayer.free(chain),
-                "source": None if sources is None else sources[replayer.source(chain)],
+                "free": [] if replayer.layout.resizable else replayer.layout.free[chain],
+                "source": None if sources is None else sources[replayer.layout.template[chain]],
                 "experts": {
                     name: json_safe(traces["expert_energy"][:done, chain, column].tolist())
                     for column, name in enumerate(manifest.experts)
@@ -320,19 +241,18 @@ class Player:
         """Return an epoch with its `texts`: the tokens at first and after each accepted change."""
         replayer, model = self._replayer(opened)
         replay = replayer.epoch(chain, epoch)
-        tokens, texts, steps = replay.before, [spelled(model.token_strings(replay.before))], []
+        texts, steps = [spelled(model.token_strings(replay.before))], []
         for step in replay.steps:
-            after = step.proposed(tokens)
             places = [(place, 1, 1) for place in step.positions]
             if step.start is not None:
                 places = [(step.start, len(step.old), len(step.new))]
-            words = model.token_strings(tokens), model.token_strings(after)
+            words = model.token_strings(step.before), model.token_strings(step.proposed)
             more = {"repeated": step.repeated, "parts": changed_parts(*words, places)}
-            steps.append(json_safe(step, infinities=True) | more)
+            told = {name: one for name, one in vars(step).items() if name not in _WHOLE}
+            steps.append(json_safe(told, infinities=True) | more)
             if step.accepted and not step.repeated:
-                tokens = after
                 texts.append(spelled(words[1]))
-        return json_safe(replay, infinities=True) | {"steps": steps, "texts": texts}  # type: ignore[no-any-return]
+        return vars(replay) | {"steps": steps, "texts": texts}
 
     def _load(self, opened: OpenedRun) -> tuple[Replayer, MaskedModel]:
         reason = self.why_not(opened)

@@ -28,8 +28,6 @@ from maskov.ui.viewer.runs import (
     OpenedRun,
     Player,
     RunList,
-    SampleQuery,
-    found_samples,
     overview,
     verdict,
 )
@@ -198,11 +196,6 @@ def _add_runs(router: APIRouter, run_list: RunList, player: Player) -> None:
     def run_verdict(run_id: str) -> Json:
         chosen = opened(run_id)
         return Json(verdict(chosen.path, chosen.stamp))
-
-    @router.get("/api/runs/{run_id}/samples")
-    @reading
-    def run_samples(run_id: str, query: Annotated[SampleQuery, Query()]) -> Json:
-        return Json(found_samples(opened(run_id), query))
 
     @router.get("/api/runs/{run_id}/chains/{chain}")
     @replaying

@@ -17,5 +17,5 @@ for (const button of document.querySelectorAll("[data-copy]")) {
 }
 
 drawCharts();
-new Samples(document.getElementById("sample-browser"));
+new Samples(document.getElementById("sample-browser"), data.runs);
 document.documentElement.dataset.ready = "true";

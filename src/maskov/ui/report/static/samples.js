@@ -1,27 +1,27 @@
-// The sample browser: sorting, search, and shading by each token's energy term.
+// The sample browser: sorting, search, filters, and shading by each token's energy term.
 
 const PORTION = 50;
-const ORDERS = {
-  raw: ["E_raw", (one) => one.energy_raw],
-  norm: ["E_norm", (one) => one.energy_norm],
-  "raw-token": ["E_raw per token", (one) => one.energy_raw / Math.max(one.tokens.length, 1)],
-  "norm-token": ["E_norm per token", (one) => one.energy_norm / Math.max(one.tokens.length, 1)],
-};
-// The energy of the target, where samples have one of its own.
-if (data.runs.every((run) => run.order === "target")) {
-  ORDERS.target = ["E_target", (one) => one.energy_target];
-  ORDERS["target-token"] = ["E_target per token", (one) => one.energy_target / Math.max(one.tokens.length, 1)];
-}
-const ORDER = `${data.runs[0].order}${PER && "-token"}`;
+const perToken = (one, energy) => one[`energy_${energy}`] / Math.max(one.tokens.length, 1);
+const ordersOf = (energies) => Object.fromEntries([
+  ...energies.map((name) => [name, [`E_${name}`, (one) => one[`energy_${name}`]]]),
+  ...energies.map((name) => [`${name}-token`, [`E_${name} per token`, (one) => perToken(one, name)]]),
+]);
 
+// With `play`, a button at each sample shows where it was drawn.
 class Samples {
-  constructor(holder) {
-    this.all = data.runs.flatMap((run, index) => run.samples.map((one) => ({ ...one, run: index })));
+  constructor(holder, runs, play = null) {
+    this.runs = runs;
+    this.play = play;
+    this.several = runs.length > 1;
+    this.all = runs.flatMap((run, index) => run.samples.map((one) => ({ ...one, run: index })));
     if (!this.all.length) {
-      const some = data.runs.some((run) => run.samples_in_all);
-      holder.append(html("p", {}, some ? "No samples were asked for." : `No sample has been kept yet: the last of each ${unitOf(data.runs[0])} is, when the run is finished.`));
+      const some = runs.some((run) => run.samples_in_all);
+      holder.append(html("p", {}, some ? "No samples were asked for." : `No sample has been kept yet: the last of each ${unitOf(runs[0])} is, when the run is finished.`));
       return;
     }
+    // The energy of the target, where samples have one of its own.
+    this.energies = ["raw", "norm", ...(runs.every((run) => run.order === "target") ? ["target"] : [])];
+    this.orders = ordersOf(this.energies);
     this.shown = PORTION;
     this.scales = { raw: this.scale("raw"), norm: this.scale("norm") };
     this.build(holder);
@@ -45,15 +45,25 @@ class Samples {
     const again = () => { this.shown = PORTION; this.open.clear(); this.list(); };
     const search = html("input", { type: "search", id: "search", autocomplete: "off", spellcheck: "false" });
     search.addEventListener("input", again);
-    const [order, orderSelect] = choice("Sort by", Object.entries(ORDERS).map(([value, [text]]) => [value, text]), again);
-    if (ORDER in ORDERS) orderSelect.value = ORDER;
+    const [order, orderSelect] = choice("Sort by", Object.entries(this.orders).map(([value, [text]]) => [value, text]), again);
+    const first = `${this.runs[0].order}${this.runs[0].per_token ? "-token" : ""}`;
+    if (first in this.orders) orderSelect.value = first;
+    const number = (label, step) => {
+      const input = html("input", { type: "number", step, inputmode: "decimal" });
+      input.addEventListener("input", again);
+      return [html("label", { class: "bound" }, html("span", {}, label), input), input];
+    };
+    const unit = unitOf(this.runs[0]);
+    const [chain, chainInput] = number(`${unit[0].toUpperCase()}${unit.slice(1)}`, "1");
+    const [lowest, lowestInput] = number("Energy from", "any");
+    const [highest, highestInput] = number("to", "any");
     const [from, fromSelect] = choice("Order", [["1", "lowest first"], ["-1", "highest first"]], again);
-    const [runs, runSelect] = choice("Run", [["", "all runs"], ...data.runs.map((run, index) => [String(index), run.label])], again);
+    const [runs, runSelect] = choice("Run", [["", "all runs"], ...this.runs.map((run, index) => [String(index), run.label])], again);
     const group = html("input", { type: "checkbox", checked: true });
     group.addEventListener("change", again);
     this.open = new Set(); // groups that are shown in full
     const [shade, shadeSelect] = choice("Shade by", [["norm", "E_norm terms"], ["raw", "E_raw terms"], ["", "nothing"]], () => this.list());
-    Object.assign(this, { search, orderSelect, fromSelect, runSelect, shadeSelect, group });
+    Object.assign(this, { search, orderSelect, fromSelect, runSelect, shadeSelect, group, chainInput, lowestInput, highestInput });
     this.ramp = html("p", { class: "ramp" });
     this.count = html("p", { class: "count", role: "status" });
     this.body = html("tbody");
@@ -62,7 +72,7 @@ class Samples {
     this.every = html("button", { type: "button" }, "Show all");
     this.every.addEventListener("click", () => { this.shown = Infinity; this.list(); });
     this.tip = html("div", { class: "bubble tip", id: "token-tip", role: "tooltip", hidden: true });
-    const heads = ["E_raw", "E_norm", ...(several ? ["run"] : []), unitOf(data.runs[0]), clockOf(data.runs[0]), "text"];
+    const heads = [...this.energies.map((name) => `E_${name}`), ...(this.several ? ["run"] : []), unit, clockOf(this.runs[0]), "text"];
     this.sources = this.all.some((one) => one.source !== null);
     if (this.sources) heads.push("source");
     this.named = this.all.some((one) => known(one.name));
@@ -70,14 +80,14 @@ class Samples {
     const table = html(
       "table", { class: "samples" },
       html("caption", { class: "unseen" }, "Samples with their energies"),
-      html("thead", {}, html("tr", {}, ...heads.map((text) => html("th", { scope: "col", class: ["run", "text", "source", "parent and mutations"].includes(text) ? "words" : null }, text)))),
+      html("thead", {}, html("tr", {}, ...heads.map((text) => html("th", { scope: "col", class: ["run", "text", "source", "parent and mutations"].includes(text) ? "words" : null }, text)), this.play ? html("td") : "")),
       this.body,
     );
     holder.append(
       html("div", { class: "controls" },
         html("label", { class: "search" }, html("span", {}, "Search"), search), order, from,
-        several ? runs : "", this.scales.norm ? shade : "",
-        html("label", { class: "tick" }, group, `Group similar samples of a ${unitOf(data.runs[0])}`)),
+        this.several ? runs : "", this.scales.norm ? shade : "", chain, lowest, highest,
+        html("label", { class: "tick" }, group, `Group similar samples of a ${unit}`)),
       this.scales.norm ? this.ramp : "", this.count, table,
       html("p", { class: "more" }, this.more, this.every), this.tip,
     );
@@ -86,10 +96,14 @@ class Samples {
 
   list() {
     const query = this.search.value.trim().toLowerCase();
-    const value = ORDERS[this.orderSelect.value][1];
+    const value = this.orders[this.orderSelect.value][1];
+    const within = (text, holds) => text === "" || !Number.isFinite(Number(text)) || holds(Number(text));
     const way = Number(this.fromSelect.value);
     const far = (one) => (Number.isFinite(value(one)) && known(one.energy_raw) && known(one.energy_norm) ? way * value(one) : Infinity);
     const found = this.all.filter((one) => (this.runSelect.value === "" || one.run === Number(this.runSelect.value))
+      && within(this.chainInput.value, (chain) => one.chain === chain)
+      && within(this.lowestInput.value, (least) => value(one) >= least)
+      && within(this.highestInput.value, (most) => value(one) <= most)
       && (!query || one.text.toLowerCase().includes(query) || [one.source, one.name, (one.mutations ?? []).join(" ")].some((text) => (text ?? "").toLowerCase().includes(query))));
     found.sort((one, other) => (far(one) < far(other) ? -1 : far(one) > far(other) ? 1 : 0));
     const groups = new Map(); // in the order of their first samples
@@ -102,7 +116,7 @@ class Samples {
       this.row(first, others.length ? this.similar(key, others.length) : ""),
       ...(this.open.has(key) ? others.map((one) => this.row(one, "", "other")) : []),
     ]));
-    const all = query || this.runSelect.value !== "" ? `${found.length} found among ${this.all.length}` : `${this.all.length}`;
+    const all = found.length < this.all.length ? `${found.length} found among ${this.all.length}` : `${this.all.length}`;
     this.count.textContent = groups.size < found.length
       ? `${shown.length} of ${groups.size} group${groups.size === 1 ? "" : "s"} of ${all} samples` : `${shown.length} of ${all} samples`;
     this.more.hidden = this.every.hidden = shown.length >= groups.size;
@@ -128,17 +142,25 @@ class Samples {
 
   row(one, beside = "", kind = null) {
     const cell = (text, kind, label) => html("td", { class: kind, "data-label": label }, text);
-    const run = data.runs[one.run];
+    const run = this.runs[one.run];
+    let button = "";
+    if (this.play && one.epoch <= run.epochs_done) {
+      button = html("button", { type: "button", class: "play", "aria-label": `Play chain ${one.chain}, epoch ${one.epoch}` }, "Play");
+      button.addEventListener("click", () => this.play(one.chain, one.epoch - 1));
+    }
     return html(
       "tr", { class: kind },
-      cell(known(one.energy_raw) ? one.energy_raw.toFixed(2).replace("-", "−") : "–", "number", "E_raw"),
-      cell(known(one.energy_norm) ? one.energy_norm.toFixed(2).replace("-", "−") : "–", "number", "E_norm"),
-      several ? html("td", { class: "run", "data-label": "run" }, html("span", { class: `key s${one.run % 7}` }), run.label) : "",
+      ...this.energies.map((name) => {
+        const energy = one[`energy_${name}`];
+        return cell(known(energy) ? energy.toFixed(2).replace("-", "−") : "–", "number", `E_${name}`);
+      }),
+      this.several ? html("td", { class: "run", "data-label": "run" }, html("span", { class: `key s${one.run % 7}` }), run.label) : "",
       cell(String(one.chain), "number", unitOf(run)),
       cell(String(one.epoch), "number", clockOf(run)),
       html("td", { class: "text" }, ...this.text(one), beside ? " " : "", beside),
       this.sources ? html("td", { class: "source" }, one.source ?? "") : "",
       this.named ? html("td", { class: "source" }, html("strong", {}, one.name ?? ""), ` ${(one.mutations ?? []).join(" ")}`) : "",
+      this.play ? html("td", {}, button) : "",
     );
   }
 

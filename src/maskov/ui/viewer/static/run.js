@@ -77,7 +77,7 @@ const startPage = async () => {
       step: whole(asked.get("step"), 0, 1e6),
     });
   }
-  new SampleList(run, player && ((chain, epoch) => {
+  new Samples(byId("sample-browser"), [run], player && ((chain, epoch) => {
     byId("play").scrollIntoView();
     player.jump(chain, epoch, -1);
   }));
