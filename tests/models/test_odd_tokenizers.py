@@ -50,18 +50,6 @@ def test_a_tokenizer_larger_than_the_model_is_refused(words, copy, tmp_path, cal
     assert "tokenizer" in err
 
 
-def test_a_tokenizer_larger_than_a_causal_model_is_refused(tmp_path):
-    folder = tiny_models.build_gpt2(tmp_path / "judge", tiny_models.gpt2())
-    _edit(folder, _larger)
-    with pytest.raises(ModelError, match="has tokens up to"):
-        maskov.Autoregressive(str(folder)).models()
-
-
-def test_more_rows_than_tokens_are_fine(original):
-    assert tiny_models.SPARE_ROWS["modernbert"]
-    assert maskov.load(original, "cpu").vocabulary_size > len(maskov.load(original).tokenizer)
-
-
 @pytest.mark.parametrize("name", ["tokenizer.json", "model.safetensors", "tokenizer_config.json"])
 def test_a_pipe_in_a_model_folder_is_refused(name, copy):
     """Reading it would never end."""

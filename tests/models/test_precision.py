@@ -148,8 +148,3 @@ def test_exact_products_are_never_coarse_by_another_thread(passes):
     assert exact.end() == ["highest"] * 2
     assert later.end() == ["high"] * 2
     assert torch.get_float32_matmul_precision() == "highest"
-
-
-def test_exact_passes_do_not_wait_for_each_other(passes):
-    one, other = passes(False), passes(False)
-    assert other.end() == one.end() == ["highest"] * 2

@@ -65,13 +65,6 @@ def test_tokenizers_of_shipped_models(name):
         assert ours.convert_ids_to_tokens(mine["input_ids"]) == names
 
 
-def test_a_saved_tokenizer_is_read_again(tmp_path):
-    ours = PlainTokenizer.read(folder_of("deroen-small"))
-    ours.save_pretrained(tmp_path)
-    assert tokenizer_data(PlainTokenizer.read(tmp_path)) == tokenizer_data(ours)
-    assert tokenizer_data(AutoTokenizer.from_pretrained(tmp_path)) == tokenizer_data(ours)
-
-
 def _without(folder, name):
     file = folder / "model.safetensors"
     save_file({key: value for key, value in load_file(file).items() if key != name}, file)
