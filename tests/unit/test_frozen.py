@@ -157,10 +157,3 @@ def test_what_a_manifest_may_say_of_its_inputs(inputs, reason):
         return
     with pytest.raises(InputError, match=reason):
         from_json(Inputs, json.dumps(inputs))
-
-
-def test_a_manifest_whose_positions_are_not_in_its_texts():
-    with pytest.raises(InputError, match="no position 9 in it"):
-        Layout.of_texts(MODEL, ["red green"], 1, [[8]])
-    with pytest.raises(InputError, match="every token of text 1 is frozen"):
-        Layout.of_texts(MODEL, ["red green"], 1, [[0, 1]])

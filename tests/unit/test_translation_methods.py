@@ -21,7 +21,7 @@ from maskov import (
 )
 from maskov.models import autoregressive as writing
 from maskov.moves import Site
-from maskov.translation.api import energies_of, run_method, translations_of
+from maskov.translation.api import run_method, translations_of
 from maskov.translation.methods import METHODS
 from tiny_translation import SOURCES, conditional, plain_energies, plain_logits, twin
 
@@ -168,13 +168,6 @@ def test_mask_predict_is_a_plain_one(kind, iterations):
     assert ([one.text for one in found] == greedy) is (iterations == 1)
 
 
-def test_block_gibbs_without_chance_and_of_everything_is_greedy():
-    cold = TranslationMethod(
-        "block-gibbs", temperature=0.0, moves=f"site(block={MODEL.max_length})", epochs=2
-    )
-    assert translate(MODEL, SOURCES, cold) == translate(MODEL, SOURCES, TranslationMethod("greedy"))
-
-
 def test_a_length_beam_takes_the_candidate_of_lowest_energy_a_token():
     method = TranslationMethod("mask-predict", length_beam=4)
     picked = translate(MODEL, SOURCES, method)
@@ -214,14 +207,6 @@ def test_energies_are_those_of_plain_passes(kind, method):
         assert one.energy_raw == pytest.approx(raw, abs=1e-9)
         assert one.energy_norm == pytest.approx(norm, abs=1e-9)
         assert norm > 0
-
-
-def test_the_energy_of_nothing_is_zero():
-    given = MODEL.given(["red", "blue green"])
-    raw, norm = energies_of(given, ["", "green red"])
-    assert (raw[0], norm[0]) == (0.0, 0.0)
-    ids = [MODEL.tokenizer.get_vocab()[word] for word in ("green", "red")]
-    assert (raw[1], norm[1]) == pytest.approx(plain_energies(MODEL, "blue green", ids), abs=1e-9)
 
 
 def test_the_twin_writes_and_is_needed():
@@ -271,15 +256,6 @@ def test_the_pick_of_the_lowest_looks_at_every_epoch_of_every_chain():
             assert one.chain == best.chain - 3 * row
             early += best.epoch < 3
         assert early
-
-
-def test_the_last_sample_is_that_of_the_first_chain():
-    method = TranslationMethod("mh", epochs=3, chains=3, lengths="drawn")
-    run = run_method(MODEL.given(SOURCES), method)
-    assert {kept.epoch for kept in run.samples} == {2}
-    ends = [kept for kept in run.samples if kept.chain % 3 == 0]
-    assert [one.text for one in translations_of(run, method)] == [kept.text for kept in ends]
-    assert translations_of(run, replace(method, pick="last")) == translations_of(run, method)
 
 
 def test_the_least_risk_is_the_one_most_like_the_others():
