@@ -146,18 +146,6 @@ def test_a_run_is_not_over_because_its_checkpoints_say_so(epoch, pair, tmp_path)
     assert files(copy) == files(pair[1])
 
 
-@pytest.mark.parametrize("content", [
-    b"", bytes(START) + (2**63).to_bytes(8, "little") + b"{}",
-    seal((2**20).to_bytes(8, "little") + b"{" * 2**20),
-    seal((200_000).to_bytes(8, "little") + b"[" * 200_000),
-], ids=["nothing", "a header without an end", "braces", "brackets"])  # fmt: skip
-def test_what_is_no_header_is_passed_over(content, copy, runs):
-    file = _newest(copy)
-    file.write_bytes(content)
-    assert file.name in " ".join(_goes_on(copy).recovered)
-    assert files(copy) == files(runs["whole"])
-
-
 def test_a_checkpoint_that_promises_more_than_memory_holds_is_not_read(copy, runs):
     """Hundreds of GiB, all but the beginning a hole, with shapes to match."""
     file = _newest(copy)
