@@ -98,12 +98,7 @@ EXPERTS = (
 # Those that count tokens read a table's; those that read words meet words of several tokens.
 COUNT_TOKENS = ("hamming", "edit", "length(2, sd=0.7)")
 CASES = [
-    (name, which)
-    if which == ("table" if name in COUNT_TOKENS else "pieces")
-    else pytest.param(name, which, marks=pytest.mark.slow)
-    for name in (*EXPERTS, "other model")
-    for which in MODELS
-    if (name, which) != ("other model", "table")
+    (name, "table" if name in COUNT_TOKENS else "pieces") for name in (*EXPERTS, "other model")
 ]
 
 
@@ -158,11 +153,8 @@ def test_energies_of_sums(text, folders):
 
 @pytest.mark.parametrize(
     ("text", "delayed"),
-    [
-        *((text, 0) for text in SUMS),
-        *((text, (1, 2)) for text in SUMS[:-1]),  # the last needs no masked passes
-        *(pytest.param(text, 1, marks=pytest.mark.slow) for text in SUMS[:-1]),
-    ],
+    # The last needs no masked passes.
+    [*((text, 0) for text in SUMS), *((text, (1, 2)) for text in SUMS[:-1])],
     ids=str,
 )
 def test_sums(text, delayed, folders):

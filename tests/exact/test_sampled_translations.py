@@ -41,17 +41,14 @@ KERNELS = {
     "resizing": ("resize", Norm() + 2.0 * PredictedLength(), 2),
     "mixture": ("mixture", Norm() + 1.5 * PredictedLength(), 1),
 }
-# Every source once, and every kernel but the largest, whose moves a mixture has in part; all of
-# their pairs run with the slow tests.
-ALWAYS = dict(zip([name for name in KERNELS if name != "resizing"], GIVEN.keys(), strict=True))
 
 
+# Every source once; the largest kernel is slow.
 @pytest.mark.parametrize(
     ("kernel", "source"),
     [
-        pytest.param(kernel, source, marks=[] if ALWAYS.get(kernel) == source else pytest.mark.slow)
-        for kernel in KERNELS
-        for source in GIVEN
+        *zip([name for name in KERNELS if name != "resizing"], GIVEN, strict=True),
+        pytest.param("resizing", SOURCES[0], marks=pytest.mark.slow),
     ],
 )
 def test_lengths_weighed_by_their_prediction(kernel, source):

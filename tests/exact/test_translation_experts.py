@@ -81,19 +81,6 @@ def test_values_are_plain_sums_of_log_probabilities():
         assert not terms[row, len(ids) :].any()
 
 
-def test_the_translations_of_all_lengths_have_probability_one():
-    """The empty one, those of one token, and all that begin with two tokens."""
-    end = tokenizer().eos_token_id
-    other = [token for token in range(len(tokenizer())) if token != end]
-    ones = _sequences([([one], 0) for one in other])
-    twos = _sequences([([one, two], 0) for one in other for two in other])
-    empty = torch.tensor(_plain_terms([], 1), dtype=torch.float64)
-    twin, sources = TWIN._model, TWIN._read(ONE)
-    prefixes = twin.token_terms(sources, twos.source, twos.tokens, twos.lengths)[:, :2].sum(1)
-    total = sum(float((-part).exp().sum()) for part in (empty, TWIN(ONE, ones), prefixes))
-    assert total == pytest.approx(1, abs=1e-12)
-
-
 def test_sources_are_read_once_and_again_when_they_change(monkeypatch):
     twin = TWIN._model
     calls = []

@@ -84,21 +84,6 @@ def test_other_ways_to_the_same_passes(kind, monkeypatch):
     assert (found - whole).abs().max() < CLOSE
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_several_masks_of_mixed_passes(kind):
-    model = KINDS[kind].given(SOURCES)
-    tokens, lengths, _, source = passes(seed=2)
-    within = torch.arange(tokens.shape[1]) < lengths[:, None]
-    masked = within & (torch.rand(tokens.shape, generator=torch.Generator().manual_seed(3)) < 0.5)
-    masked[:, 0] = True
-    found = model.logits(model.hidden(Queries(tokens, lengths, masked, source)))
-    plain = []
-    for row, (length, target) in enumerate(zip(lengths.tolist(), tokens.tolist(), strict=True)):
-        holes = masked[row].nonzero().flatten().tolist()
-        plain.append(plain_logits(model, SOURCES[source[row]], target[:length], holes)[holes])
-    assert (torch.cat(plain) - found).abs().max() < CLOSE
-
-
 def test_the_encoder_runs_once_a_sentence_and_never_again(monkeypatch):
     """And so does what the decoder reads of it: keys and values."""
     model, seen, kept = conditional(), [], []

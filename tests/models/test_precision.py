@@ -61,12 +61,8 @@ def test_the_shift_in_energy_is_measured_and_said():
     heard = []
 
     class Listener:
-        def begun(self, model): ...
-        def noted(self, text):
-            heard.append(text)
-
-        def moved(self, state, epoch, passes): ...
-        def epoch_ended(self, epoch, values, passes): ...
+        def __getattr__(self, name):
+            return lambda *told: heard.extend(told) if name == "noted" else None
 
     model = load("untrained", "cpu", "bfloat16")
     run = sample(

@@ -72,17 +72,6 @@ def test_the_default_is_the_stand_in_unless_a_shipped_model_is_marked(nothing):
     assert (shipped.default_model(), shipped.default_judge()) == ("untrained", None)
 
 
-def test_models_load_by_their_names(root):
-    model = maskov.load("wiki-small", "cpu")
-    folder = maskov.load(root / "wiki-small", "cpu")
-    assert (model.name, folder.name) == ("wiki-small", str(root / "wiki-small"))
-    assert model.fingerprint() == folder.fingerprint()
-    energy = maskov.Autoregressive("wiki-judge")
-    folder = maskov.Autoregressive(str(root / "wiki-judge"))
-    assert str(energy) == "autoregressive(wiki-judge)"
-    assert energy.models() == {"wiki-judge": folder.models()[folder.name]}
-
-
 def test_built_in_models_are_as_described():
     untrained, table = maskov.load("untrained", "cpu"), maskov.load("counterexample", "cpu")
     sizes = {

@@ -83,11 +83,6 @@ def test_it_is_small_and_as_described():
     assert network.config.id2label == {0: "encyclopedia", 1: "news"}
 
 
-def test_its_tokens_are_those_of_the_default_model():
-    name = "tokenizer.json"
-    assert (FOLDER / name).read_bytes() == (shipped.ROOT / "wiki-small" / name).read_bytes()
-
-
 def test_news_and_articles_are_told_apart(model):
     assert probability(model, "news", NEWS) > 0.9
     assert probability(model, "encyclopedia", ARTICLE) > 0.9

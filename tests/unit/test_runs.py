@@ -89,13 +89,6 @@ def test_a_summary_counts_kept_epochs_and_has_errors_over_chains():
     assert summary.leaves_invariant
 
 
-def test_one_chain_has_no_standard_error():
-    summary = maskov.sample(MODEL, Gibbs(), Schedule(epochs=2), chains=1, length=4).summary()
-    assert summary.energy_raw_standard_error is None
-    assert summary.leaves_invariant is False
-    assert summary.passes_per_step == 1
-
-
 @pytest.mark.parametrize("bad", [
     {"kernel": Metropolis(Raw(), Site(positions=Sweep(block=21)))}, {"length": 31},
     {"texts": ["red"], "templates": ["red [MASK]"]}, {"texts": []}, {"texts": ["red [MASK]"]},
