@@ -71,6 +71,7 @@ def test_defaults_are_those_of_the_command(call, tmp_path):
         ({"replicas": (1, 0.5)}, {"replicas": options.parse_replicas("1,0.5")}),
         ({"delayed": 2}, {"energy": "raw"}),
         ({"delayed": (1, 2)}, {"delayed": "1,2"}),
+        ({"delayed": ()}, {"delayed": "off"}),
         ({"contains": ["red", "blue"]}, {"contains": "red, blue"}),
         ({"length": (3, 6)}, {"length": options.parse_range("3:6")}),
         ({"energy": Raw() + 2.0 * Norm()}, {"energy": "raw+2*norm"}),
