@@ -317,6 +317,8 @@ _COMMANDS = (
     "--particles 32 --passes 200 --out results/evidence",
     "$ python -m experiments.studies.evidence translation --data DATA/test --most 60 --out "
     "results/evidence",
+    "$ python -m experiments.studies.evidence antibody --data DATA/antibody --model antiberty "
+    "--most 3 --only ordered --out results/evidence",
     "$ python -m experiments.studies.evidence antibody --data DATA/antibody --out results/evidence",
     "$ python -m experiments.studies.evidence page --out results/evidence",
 )
