@@ -470,8 +470,8 @@ def _chains(gaps: list[dict[str, Any]], filled: list[dict[str, Any]]) -> list[st
         "chains (single sites for one token, spans otherwise) that start at fills from left to "
         "right. They end at the first step after as many passes as `infill` needs, or after "
         f"{FEWEST} where that is fewer; equal passes are run once. "
-        "Under `norm` and `raw` the energies of the starts take most of these passes, so the "
-        "chains hardly move. Probabilities are shares of "
+        "For one and two tokens the energies of the starts under `norm` and `raw` must take most "
+        "of these passes (steps were not counted). Probabilities are shares of "
         "the second half of their states, with one state more that is spread like fill-mask's "
         "independent blanks, without which a truth that was not visited would have log p −∞.", "",
         *_table(both),
