@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from maskov import DelayedAcceptance, MaskedConditional, Metropolis, Norm, Raw, counterexample
-from maskov.exact import all_states, balance_error, distribution, transition_matrix
+from maskov.exact import all_states, balance_error, distribution
 from maskov.models.scorer import Scorer
 from maskov.moves import Site
-from small import random_table, site_matrices, tiny_bert
+from small import random_table, site_matrices, tiny_bert, transition_matrix
 
 TOLERANCE = 1e-10
 MODELS = {

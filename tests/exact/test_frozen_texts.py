@@ -16,7 +16,6 @@ from maskov.exact import (
     distribution,
     fresh_state,
     invariance_error,
-    transition_matrix,
 )
 from maskov.models.scorer import Scorer
 from maskov.moves import Resize, Site, Span
@@ -24,7 +23,7 @@ from maskov.runs.inputs import layout_of
 from maskov.starts import Layout
 from maskov.testing import step_matrix
 from maskov.types import Chains
-from small import random_table, tiny_bert
+from small import random_table, tiny_bert, transition_matrix
 
 MOVES = [Site(), Site(positions=Sweep(block=2)), Span(), Span(sizes=(1, 2))]
 

@@ -23,7 +23,6 @@ from maskov.exact import (
     distribution,
     fresh_state,
     invariance_error,
-    transition_matrix,
 )
 from maskov.execution.recorded import rounds_of
 from maskov.models.base import Queries
@@ -33,7 +32,7 @@ from maskov.random import CounterRng
 from maskov.scoring import score_texts
 from maskov.testing import check_energy, check_kernel, step_matrix
 from maskov.types import Sequences, groups_with, masked_with, positions_of, unseen
-from small import epoch, random_state, random_table, tiny_bert
+from small import epoch, random_state, random_table, tiny_bert, transition_matrix
 
 TABLE = random_table()
 LONGER = random_table(length=4, size=2)
