@@ -12,11 +12,10 @@ from maskov.exact import (
     distribution,
     invariance_error,
     sweep_matrix,
-    transition_matrix,
 )
 from maskov.models.scorer import Scorer
 from maskov.moves import Site
-from small import site_matrices
+from small import site_matrices, transition_matrix
 from tiny_translation import conditional, plain_energies
 
 TOLERANCE = 1e-10

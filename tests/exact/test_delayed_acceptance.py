@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from maskov import DelayedAcceptance, Metropolis, Norm, Raw
-from maskov.exact import all_states, balance_error, distribution, transition_matrix
+from maskov.exact import all_states, balance_error, distribution
 from maskov.models.scorer import Scorer
-from small import random_table
+from small import random_table, transition_matrix
 
 TOLERANCE = 1e-10
 TABLE = random_table(length=4, size=3, seed=5)

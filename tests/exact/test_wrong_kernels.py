@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from maskov import MaskedConditional, Metropolis, Raw, Sweep, mask_predict
-from maskov.exact import all_states, balance_error, distribution, fresh_state, transition_matrix
+from maskov.exact import all_states, balance_error, distribution, fresh_state
 from maskov.models.scorer import Scorer
 from maskov.moves import Site
 from maskov.random import CounterRng, Purpose
 from maskov.types import Sequences
-from small import random_table
+from small import random_table, transition_matrix
 
 MASKS = [torch.tensor([True, False, False]), torch.tensor([True, False, True])]
 
