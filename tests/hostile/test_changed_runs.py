@@ -134,7 +134,6 @@ def test_an_unchanged_copy_has_nothing_to_say(copy, runs):
 # Traces that only some runs have.
 RARE = [
     {"kernel": Metropolis(Norm() + 0.1 * Length(4, 2), Site())},
-    {"replicas": (1.0, 0.7), "resident": 4},
     {"kernel": Metropolis(Norm(), Resize())},
 ]
 
@@ -150,7 +149,7 @@ def _flip(folder: Path, name: str, epoch: int, chain: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("settings", [{}, *RARE], ids=["plain", "experts", "replicas", "sizes"])
+@pytest.mark.parametrize("settings", [{}, *RARE], ids=["plain", "experts", "sizes"])
 def test_one_bit_of_any_trace_is_noticed_and_mended(settings, tmp_path):
     run(tmp_path / "whole", **settings)
     lines = tmp_path / "stopped" / "samples.jsonl"
