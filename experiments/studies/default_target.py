@@ -5,8 +5,8 @@
 The targets are q(x) exp(−λ E(x) − μ R(x)). q is the model's ordered fill at a temperature, the
 surest place first, E is `norm(groups=4)`, and R counts repeated words (`repeats(within=20)`).
 Independent draws of q, weighted by exp(−λ E − μ R), say what the text of each target is like and
-how often Metropolis-Hastings would accept such a draw; no chain is run. The rule: among the targets of
-the masked LM alone (μ = 0) whose text has a perplexity within 20 % of that of held-out text, and
+how often Metropolis-Hastings would accept such a draw; no chain is run. The rule: among the targets
+of the masked LM alone (μ = 0) whose text has a perplexity within 20 % of that of held-out text, and
 that give 100 effective draws in the passes of about a minute on two cores, the one with the fewest
 repeated words. The rows with μ > 0 say what counting repeats would add, and what it costs.
 """

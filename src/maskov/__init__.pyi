@@ -42,7 +42,6 @@ from maskov.filling import Filling as Filling, TemplateFills as TemplateFills
 from maskov.kernels import (
     DelayedAcceptance as DelayedAcceptance,
     Draws as Draws,
-    Exchange as Exchange,
     Gibbs as Gibbs,
     Kernel as Kernel,
     Metropolis as Metropolis,

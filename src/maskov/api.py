@@ -47,7 +47,6 @@ from maskov.options import (
     Populations,
     Precision,
     Proposal,
-    Replicas,
     Resident,
     RunName,
     SampledMoves,
@@ -126,7 +125,6 @@ def sample(
     proposal: Proposal = None,
     delayed: Delayed = None,
     length_prior: LengthPrior = None,
-    replicas: Replicas = 1,
     particles: Particles = None,
     populations: Populations = 4,
     passes: Passes = None,
@@ -185,8 +183,7 @@ def sample(
     `out` the run is a folder that can be resumed. With `passes` the run has as many epochs as so
     many masked passes of a chain pay for. With `until="converged"` it ends at the first of a few
     fixed epochs at which all energies and token statistics have R-hat below 1.05 and 100 effective
-    draws ("converged:400": 400), or after `epochs` (2,000 unless given). With `replicas`, each
-    chain is so many copies at a ladder of inverse temperatures, which swap their states.
+    draws ("converged:400": 400), or after `epochs` (2,000 unless given).
 
     With `particles` there are no chains but `populations`: each goes from independent draws of the
     energy `ordered` to the target along a path that a discarded pilot finds, and estimates log Z
@@ -263,7 +260,6 @@ def infill(
     proposal: Proposal = None,
     delayed: Delayed = None,
     length_prior: LengthPrior = None,
-    replicas: Replicas = 1,
     particles: Particles = None,
     populations: Populations = 4,
     passes: Passes = None,

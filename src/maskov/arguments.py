@@ -49,7 +49,6 @@ from maskov.errors import InputError, refuse
 from maskov.fasta import Record
 from maskov.kernels import (
     DelayedAcceptance,
-    Exchange,
     Kernel,
     Metropolis,
     Population,
@@ -222,7 +221,7 @@ def with_defaults(asked: Arguments) -> None:
         "energy", "moves", "delayed", "particles", "target_temperature", "force_accept",
         "burn_in_energy", "length_prior", "texts", "templates",
     )  # fmt: skip
-    given += [name for name in asked.given("replicas", *_OF_MOVES) if getattr(asked, name)]
+    given += [name for name in asked.given(*_OF_MOVES) if getattr(asked, name)]
     conditional = getattr(asked.model, "sources", None) is not None
     if given or conditional or asked.kernel != "mh" or asked.schedule is not None:
         return
@@ -413,17 +412,10 @@ def kernel_of(asked: Arguments, loading: Loading) -> tuple[Kernel, LinearSchedul
     return kernel, block
 
 
-def with_replicas(kernel: Kernel, replicas: int | Sequence[float]) -> Kernel:
-    """Return the kernel with the replicas that were asked for."""
-    if isinstance(replicas, int):
-        return kernel if replicas == 1 else Exchange(kernel, (), replicas)
-    return Exchange(kernel, tuple(map(float, replicas))) if replicas else kernel
-
-
 def draws(asked: Arguments, kernel: Kernel) -> bool:
     """Whether samples are independent draws: of an ordered energy, and nothing says otherwise."""
     given = asked.given(
-        "moves", "particles", "replicas", "target_temperature", "force_accept", "delayed",
+        "moves", "particles", "target_temperature", "force_accept", "delayed",
         "texts", "freeze", "passes", "until", *_OF_MOVES,
     )  # fmt: skip
     named = asked.kernel == "mh" and asked.schedule is None and not given
@@ -434,7 +426,7 @@ def population_of(asked: Arguments, kernel: Kernel) -> Population:
     """Return the kernel of populations; what they have no use for is refused."""
     asked.refuse(
         "populations have no use for {}: drop it, or --particles.",
-        "chains", "epochs", "schedule", "until", "burn_in", "burn_in_energy", "replicas", "thin",
+        "chains", "epochs", "schedule", "until", "burn_in", "burn_in_energy", "thin",
         "force_accept", "start", "resident", "length_prior",
     )  # fmt: skip
     temperature = asked.target_temperature
@@ -519,8 +511,7 @@ def schedule_of(
     epochs, burn_in, first, name = _most_epochs(asked), asked.burn_in, None, None
     if burn_in is None:
         moving = falling is not None and falling.rate != 0
-        tempered = asked.replicas not in (1, ())
-        special = moving or tempered or asked.given("force_accept", "until", "moves")
+        special = moving or asked.given("force_accept", "until", "moves")
         burn_in = 0 if asked.kernel != "mh" or special else min(BURN_IN, epochs // 2)
         if burn_in and asked.burn_in_energy is None:
             first = usual_burn_in(kernel)

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from maskov.errors import InputError, RunError, refuse
 
-FORMAT = 7
+FORMAT = 8
 # Epochs × chains of one run: its traces are kept in full.
 MOST_TRACED = 10**8
 # The epochs of a run, and the most of one that ends when it has converged, unless given.
@@ -35,7 +35,6 @@ BURN_IN, GROUPS = 8, 4
 _MOST = 10**7
 # Draws of each chain at the first check for convergence.
 _FIRST_DRAWS = 20
-_MOST_REPLICAS = 16
 _LONGEST_NAME = 100
 # Entries of a kernel's data and how deep they nest, far beyond any kernel that somebody writes: a
 # kernel asks each of its parts several questions, so that depth multiplies the work.
@@ -435,8 +434,7 @@ class Manifest:
     its site move. `width` and `shortest` are the longest and the shortest that a sequence may be,
     `mean` the mean length at the start, `regions` how many parts of one may change their length.
     `stopped_at` is the number of epochs after which a run with `until` had converged,
-    `samples_hash` the hash of the samples of a run that is over. `replicas`
-    are those of each chain, and `ladder` their inverse temperatures once these are known. `experts`
+    `samples_hash` the hash of the samples of a run that is over. `experts`
     are the parts of the energy other than masked passes, `particles` are those of each population;
     `compares` says that a chain's target
     depends on the text it started from.
@@ -462,8 +460,6 @@ class Manifest:
     expert_weights: tuple[float, ...] = ()
     compares: bool = False
     tuning: Tuning | None = None
-    replicas: int = 1
-    ladder: tuple[float, ...] | None = None
     particles: int = 0
     precision_check: PrecisionCheck | None = None
     stopped_at: int | None = None
@@ -479,19 +475,14 @@ class Manifest:
             _between("shortest", self.shortest, 1, self.width),
             _between("mean", self.mean, 1, self.width),
             _between("regions", self.regions, 0, self.width),
-            _between("replicas", self.replicas, 1, _MOST_REPLICAS),
             (
                 bool(self.particles) and self.chains % self.particles != 0,
                 "'particles' must divide the number of chains.",
             ),
             (
-                self.ladder is not None and len(self.ladder) != self.replicas,
-                "'ladder' must have as many entries as there are replicas.",
-            ),
-            (
-                self.chains * self.schedule.epochs * self.replicas > MOST_TRACED,
-                f"{self.replicas} replicas of {self.chains} chains and {self.schedule.epochs} "
-                "epochs are more than one run can trace; use fewer, or several runs.",
+                self.chains * self.schedule.epochs > MOST_TRACED,
+                f"{self.chains} chains of {self.schedule.epochs} epochs are more than one run can "
+                "trace; use fewer, or several runs.",
             ),
             (
                 self.stopped_at is not None

@@ -138,8 +138,8 @@ class Outcomes(Rng):
     Copies are neighbours and choose alike until they are split; `leader` is the first of them and
     `copies` their number. Where they are fewer than the outcomes, the rest is left for another run,
     whose rows are `told` how they choose to get there (−1: by themselves). Rows are told apart by
-    their chain, `together` of which share their outcomes. Whatever is drawn with `uniform` is the
-    same for all, as it must not depend on the tokens.
+    their chain. Whatever is drawn with `uniform` is the same for all, as it must not depend on the
+    tokens.
     """
 
     def __init__(
@@ -147,7 +147,6 @@ class Outcomes(Rng):
         told: Int[Tensor, "rows choices"],
         copies: Int[Tensor, " rows"],
         seed: int,
-        together: int = 1,
     ) -> None:
         row = torch.arange(len(told)).repeat_interleave(copies)
         self.leader, self._copies = (copies.cumsum(0) - copies)[row], copies[row]
@@ -156,7 +155,7 @@ class Outcomes(Rng):
         self._options = torch.ones_like(self._chosen)
         # Rows, which of their choices it is, and an outcome that no copy was left for.
         self._missed = [(row[:0], row[:0], row[:0])]
-        self._numbers, self._together = CounterRng(seed), together
+        self._numbers = CounterRng(seed)
 
     def uniform(
         self,
@@ -166,7 +165,7 @@ class Outcomes(Rng):
         index: Int[Tensor, " n"] | None = None,
     ) -> Float[Tensor, " n"]:
         """Return numbers that are the same for all rows."""
-        if purpose in (Purpose.ACCEPT, Purpose.SWAP):
+        if purpose is Purpose.ACCEPT:
             raise AssertionError("decide with `rng.accept`, not with a custom number.")
         return self._numbers.uniform(torch.zeros_like(chain), step, purpose, index)
 
@@ -179,14 +178,13 @@ class Outcomes(Rng):
         index: Int[Tensor, " n"] | None = None,
     ) -> Int[Tensor, " n"]:
         """Return an outcome for each row."""
-        row = chain // self._together
         # A row may ask several times at once, in the order of its entries.
-        order = row.argsort(stable=True)
-        place = torch.arange(len(row)) - torch.searchsorted(row[order], row[order])
-        turn, outcome = torch.zeros_like(row).index_copy(0, order, place), torch.zeros_like(row)
+        order = chain.argsort(stable=True)
+        place = torch.arange(len(chain)) - torch.searchsorted(chain[order], chain[order])
+        turn, outcome = torch.zeros_like(chain).index_copy(0, order, place), torch.zeros_like(chain)
         for one in sorted(set(turn.tolist())):
             at = (turn == one).nonzero().flatten()
-            outcome[at] = self._choose(row[at], probabilities[at].double())
+            outcome[at] = self._choose(chain[at], probabilities[at].double())
         return outcome
 
     def _choose(
@@ -243,7 +241,7 @@ class Outcomes(Rng):
 
 
 def every_outcome(
-    count: int, run: Callable[[Tensor, Outcomes], _Result], seed: int = 0, together: int = 1
+    count: int, run: Callable[[Tensor, Outcomes], _Result], seed: int = 0
 ) -> Iterator[tuple[Tensor, Tensor, Tensor, _Result]]:
     """Run code from each of `count` sources with every outcome of its random choices.
 
@@ -254,7 +252,7 @@ def every_outcome(
     source, told = torch.arange(count), torch.zeros((count, 0), dtype=torch.long)
     copies = torch.full_like(source, _FIRST_COPIES)
     while len(source):
-        rng = Outcomes(told, copies, seed, together)
+        rng = Outcomes(told, copies, seed)
         source = source.repeat_interleave(copies)
         result = run(source, rng)
         done = (rng.leader == torch.arange(len(source))).nonzero().flatten()
@@ -268,11 +266,10 @@ def outcome_matrix(
     run: Callable[[Tensor, Outcomes], _Result],
     places_of: Callable[[_Result], Int[Tensor, " rows"]],
     seed: int = 0,
-    together: int = 1,
 ) -> Float[Tensor, "states states"]:
     """Return the probability of going from each source to each place, of what `run` returned."""
     matrix = torch.zeros((count, count), dtype=torch.float64)
-    for source, chance, rows, result in every_outcome(count, run, seed, together):
+    for source, chance, rows, result in every_outcome(count, run, seed):
         target = places_of(result)[rows]
         if bool((target < 0).any()):
             raise AssertionError("a step moved to a sequence that is not allowed.")

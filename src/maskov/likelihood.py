@@ -386,7 +386,7 @@ def _populations(
         scorer.check()
     last = kernel.energy.total(chains.part_values.values)  # type: ignore[union-attr]
     summary = PopulationSummary.of(
-        np.stack(weights), chains.replica.cpu().numpy(), last.cpu().numpy(), plan.particles,
+        np.stack(weights), chains.ancestor.cpu().numpy(), last.cpu().numpy(), plan.particles,
         moves=kernel.moves * len(kernel.path), positions=group[0],
     )  # fmt: skip
     return summary, (scorer.passes - before) / count

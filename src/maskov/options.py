@@ -118,13 +118,6 @@ def parse_temperature(text: str) -> float | LinearSchedule:
     return LinearSchedule(start, *(*falling, 0.01)[:2]) if falling else start
 
 
-def parse_replicas(text: str) -> int | tuple[float, ...]:
-    """Read a number of replicas, or their inverse temperatures."""
-    wanted = "a number of --replicas or a ladder: write 4, or 1,0.87,0.75"
-    found = _numbers(text, ",", float if "," in text else int, wanted)
-    return found if "," in text else found[0]
-
-
 def parse_proposal(text: str) -> MaskedConditional:
     """Read `temperature=0.8, top_p=0.9, top_k=20, epsilon=0.1`, or some of these."""
     from maskov.moves import MaskedConditional
@@ -347,11 +340,6 @@ LengthPrior = Annotated[
     "str | Mapping[int, float] | None",
     Opt("weights of sampled lengths: flat, none, or 8:1,12:4,16:1 (default: flat)",
         panel=KERNEL),
-]  # fmt: skip
-Replicas = Annotated[
-    "int | Sequence[float]",
-    Opt("copies of each chain at several temperatures, which swap states: a number, or their "
-        "inverse temperatures such as 1,0.87,0.75", panel=KERNEL, read=parse_replicas),
 ]  # fmt: skip
 Particles = Annotated[
     "int | None",

@@ -29,7 +29,6 @@ from maskov.arguments import (
     schedule_of,
     stopping_rule,
     with_defaults,
-    with_replicas,
     with_room,
     workers_of,
 )
@@ -139,7 +138,6 @@ def plan(**given: Any) -> Plan:
     check_start(asked)
     with_defaults(asked)
     kernel, block = (asked.kernel, None) if own else kernel_of(asked, loading)
-    kernel = with_replicas(kernel, asked.replicas)
     if draws(asked, kernel):
         assert isinstance(kernel.energy, Ordered)
         kernel = Draws(kernel.energy)

@@ -42,7 +42,6 @@ class Purpose(IntEnum):
     TOKEN = 4
     ACCEPT = 5
     KERNEL = 6
-    SWAP = 7
     RESAMPLE = 8
 
 
@@ -81,11 +80,10 @@ class Rng(ABC):
         chain: Int[Tensor, " n"],
         step: Int[Tensor, " n"],
         stage: int | Int[Tensor, " n"] = 0,
-        purpose: Purpose = Purpose.ACCEPT,
     ) -> tuple[Bool[Tensor, " n"], Float[Tensor, " n"]]:
         """Decide each row's test number `stage`; return the decisions and the numbers used."""
         index = stage if isinstance(stage, Tensor) else torch.full_like(chain, stage)
-        uniform = self.uniform(chain, step, purpose, index)
+        uniform = self.uniform(chain, step, Purpose.ACCEPT, index)
         return accept(log_ratio, uniform), uniform
 
     def nested(self) -> Rng:

@@ -26,7 +26,7 @@ from maskov.random import CounterRng, Rng
 from maskov.runs import Run
 from maskov.runs.manifest import rebuild
 from maskov.runs.task_runner import filled
-from maskov.tuning.tune import alone, tuned
+from maskov.tuning.tune import tuned
 from maskov.types import Chains, Proposal, StepInfo, padded
 
 
@@ -102,9 +102,7 @@ class Replay:
 
     `before` are its tokens as the epoch began, `after` as it ended. `agrees` says whether `after`,
     and the places that turned a proposal down, are those that the run recorded. On another machine
-    or in other batches rounding can turn a near tie, and the replay is then not the run. `swapped`
-    says that the chain then exchanged its sequence for that of a replica; `after` is its own, and
-    only the places can be compared.
+    or in other batches rounding can turn a near tie, and the replay is then not the run.
     """
 
     chain: int
@@ -116,7 +114,6 @@ class Replay:
     steps: list[Step]
     after: list[int]
     agrees: bool
-    swapped: bool = False
 
 
 def why_not(run: Run) -> str | None:
@@ -174,8 +171,6 @@ class Replayer:
         elif epoch:
             chains = self._recorded(chains, chain, epoch)
         after, steps = self._steps(epoch, chains)
-        swaps = self._traces.get("swap_accepted")
-        swapped = swaps is not None and bool(swaps[epoch, chain, 0])
         # The tokens, and where the run rejected, as they were recorded.
         width = after.tokens.shape[1]
         rejected = np.zeros(width, dtype=np.bool_)
@@ -200,8 +195,7 @@ class Replayer:
             _tokens(chains),
             steps,
             _tokens(after),
-            same["rejected"] and (swapped or (same["tokens"] and as_long)),
-            swapped,
+            same["rejected"] and same["tokens"] and as_long,
         )
 
     def _check(self, chain: int, epoch: int) -> None:
@@ -215,8 +209,7 @@ class Replayer:
         )
 
     def _kernel_at(self, epoch: int) -> Kernel:
-        # A chain moves by itself until its epoch ends.
-        return alone(kernel_at(self._kernel, self._manifest.schedule, epoch))
+        return kernel_at(self._kernel, self._manifest.schedule, epoch)
 
     def _start(self, chain: int) -> Chains:
         """Return a chain before its first epoch, its blanks filled as the run filled them."""
@@ -333,8 +326,7 @@ def with_energies(
         torch.tensor([getattr(step, f"log_q_{way}") for step in novel], dtype=torch.float64)
         for way in ("forward", "reverse")
     )
-    beta = (chains.beta.cpu() / kernel.target_temperature).expand(len(novel))
-    ratios = log_ratio(old - new, forward, reverse, beta).tolist()
+    ratios = log_ratio(old - new, forward, reverse, kernel.target_temperature).tolist()
     falls = (values[:, : len(novel)] - values[:, len(novel) :]).T.tolist()
     others = distinct_names(part for _, part in energy.others)
     names = [*([str(masked)] if masked is not None else []), *others]

@@ -1,11 +1,10 @@
 """Prove custom parts on models small enough to enumerate.
 
-    from maskov.testing import check_energy, check_exchange, check_kernel, check_move
+    from maskov.testing import check_energy, check_kernel, check_move
 
     check_energy(MyEnergy())
     check_move(MyMove())
     check_kernel(Metropolis(Raw() + MyEnergy(), MyMove()))
-    check_exchange(Exchange(Metropolis(Raw(), MyMove()), (1, 0.7)))
 
 Each runs the real code on every sequence with every outcome of every random choice, and raises
 `AssertionError` with what is wrong. maskov's own parts are tested by the same functions.
@@ -29,28 +28,25 @@ from maskov.errors import InputError
 from maskov.exact import (
     all_chains,
     all_sequences,
-    all_states,
     balance_error,
     distribution,
-    fresh_state,
     invariance_error,
     joined,
-    outcome_matrix,
     places,
     step_matrix,
     with_passes,
 )
 from maskov.execution.recorded import rounds_of
 from maskov.execution.site_rounds import SiteRounds
-from maskov.kernels import Exchange, Kernel, Metropolis
-from maskov.kernels.base import ended, epoch as run_epoch, whole_epoch
+from maskov.kernels import Kernel, Metropolis
+from maskov.kernels.base import ended, epoch as run_epoch
 from maskov.kernels.metropolis import ProposalScores
 from maskov.models.base import MaskedModel, Queries
 from maskov.models.builtin import TabularModel
 from maskov.models.scorer import Scorer
 from maskov.moves import Move, Site
-from maskov.random import CounterRng, Purpose, Rng
-from maskov.types import Chains, Float, Int, Proposal, Sequences, Tensor
+from maskov.random import CounterRng, Purpose
+from maskov.types import Chains, Float, Proposal, Sequences, Tensor
 
 TOLERANCE = 1e-10
 # Longer sequences than this are enumerated with a frozen token only.
@@ -261,78 +257,6 @@ def constrained(
 def _compared(chains: Chains, reference: Sequence[int]) -> Chains:
     """Return chains that all started from one text."""
     return replace(chains, reference=torch.tensor([reference] * len(chains.chain)).long())
-
-
-def check_exchange(
-    kernel: Exchange, model: MaskedModel | None = None, length: int = 2, seeds: int = 1
-) -> None:
-    """Prove replica exchange: it leaves the joint law of all replicas invariant, to 1e-10.
-
-    The law is the product of the targets at every temperature of the ladder. The swaps of even and
-    of odd epochs are in detailed balance with it, and whole epochs leave it invariant. Every tuple
-    of states is enumerated, so model and ladder must be small.
-    """
-    if kernel.target is None or not kernel.leaves_invariant:
-        raise AssertionError(f"'{kernel}' does not claim to leave a target invariant.")
-    model = model or random_table(length, forbidden="b")
-    scorer, states = Scorer(model), all_states(model, length)
-    target = joint_distribution(kernel, model, states)
-    # With two replicas, odd epochs test no pair.
-    for epoch in range(min(2, kernel.replicas - 1)):
-        now = replace(kernel, epoch=epoch)
-        matrix = exchange_matrix(now, scorer, states, swaps_only=True)
-        error = balance_error(matrix, target)
-        _expect(error < TOLERANCE, f"swaps of '{kernel}' break detailed balance by {error:.2g}.")
-        for seed in range(seeds):
-            matrix = exchange_matrix(now, scorer, states, seed=seed)
-            _expect((matrix.sum(1) - 1).abs().max() < TOLERANCE, f"'{kernel}' loses probability.")
-            error = invariance_error(matrix, target)
-            where = f"an epoch of '{kernel}'"
-            _expect(error < TOLERANCE, f"{where} does not leave its target invariant: {error:.2g}.")
-
-
-def joint_distribution(
-    kernel: Exchange, model: MaskedModel, states: Int[Tensor, "states length"]
-) -> Float[Tensor, " tuples"]:
-    """Return the product of the targets of all replicas, over every tuple of states."""
-    assert kernel.target is not None
-    joint = torch.ones(1, dtype=torch.float64)
-    for beta in kernel.ladder:
-        own = distribution(model, kernel.target.energy, states, kernel.target.temperature / beta)
-        joint = (joint[:, None] * own).flatten()
-    return joint
-
-
-def exchange_matrix(
-    kernel: Exchange,
-    scorer: Scorer,
-    states: Int[Tensor, "states length"],
-    swaps_only: bool = False,
-    seed: int = 0,
-) -> Float[Tensor, "tuples tuples"]:
-    """Return P of an epoch of replicas, or of its swaps alone, by enumerating every choice.
-
-    Tuples of states are in the order of `joint_distribution`.
-    """
-    tuples = torch.cartesian_prod(*[torch.arange(len(states))] * kernel.replicas)
-    place = len(states) ** torch.arange(kernel.replicas - 1, -1, -1)
-    at = fresh_state(states)
-
-    def run(source: Tensor, rng: Rng) -> Chains:
-        tokens = states[tuples[source]].flatten(0, 1)
-        chains = replace(
-            fresh_state(tokens),
-            chain=torch.arange(len(tokens)),
-            beta=torch.tensor(kernel.ladder, dtype=torch.float64).repeat(len(source)),
-            replica=torch.arange(kernel.replicas).repeat(len(source)),
-        )
-        chains = kernel.init(chains, scorer)
-        return kernel.end(chains, rng) if swaps_only else whole_epoch(kernel, chains, scorer, rng)
-
-    def places_of(end: Chains) -> Tensor:
-        return (places(at, end).view(-1, kernel.replicas) * place).sum(1)
-
-    return outcome_matrix(len(tuples), run, places_of, seed, kernel.replicas)
 
 
 def _check_terms(energy: Energy, scorer: Scorer, states: Chains, values: Tensor) -> None:

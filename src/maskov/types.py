@@ -182,11 +182,10 @@ class PartValues(Batch):
 class Chains(Batch):
     """A batch of chains: everything the next step needs, and nothing else.
 
-    What may differ between chains has an entry for each: its length, the positions that are
-    `free` to change (templates freeze the others), and `beta`, which multiplies the inverse
-    temperature of the kernel's target. `replica` is a number that travels with the tokens where
-    chains exchange theirs (`maskov.kernels.compose`) or are drawn again by their `log_weight`
-    (`maskov.kernels.population`). `source` is the line of the user's input
+    What may differ between chains has an entry for each: its length, and the positions that are
+    `free` to change (templates freeze the others). Where chains are drawn again by their
+    `log_weight` (`maskov.kernels.population`), `ancestor` is the number of the one that they
+    descend from. `source` is the line of the user's input
     that a chain belongs to, which a conditional model reads. `step` counts the steps of a chain
     and keys its random numbers; `epoch_step` counts those of the current epoch, and `rank` is
     the place of each position in the epoch's order. `pass_cache` and `part_values` describe the
@@ -206,8 +205,7 @@ class Chains(Batch):
     tokens: Int[Tensor, "chains length"]
     lengths: Int[Tensor, " chains"]
     free: Bool[Tensor, "chains length"]
-    beta: Float[Tensor, " chains"]
-    replica: Int[Tensor, " chains"]
+    ancestor: Int[Tensor, " chains"]
     log_weight: Float[Tensor, " chains"]
     step: Int[Tensor, " chains"]
     epoch_step: Int[Tensor, " chains"]
@@ -236,8 +234,7 @@ class Chains(Batch):
             tokens=tokens,
             lengths=lengths,
             free=free,
-            beta=torch.ones(len(chain), dtype=torch.float64, device=chain.device),
-            replica=torch.zeros_like(chain),
+            ancestor=torch.zeros_like(chain),
             log_weight=torch.zeros(len(chain), dtype=torch.float64, device=chain.device),
             step=torch.zeros_like(chain),
             epoch_step=torch.zeros_like(chain),

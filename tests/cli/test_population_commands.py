@@ -116,7 +116,7 @@ def test_populations_keep_constraints(printed, tmp_path):
     ("words", "phrase"),
     [
         ("--chains 4", "--chains"), ("--epochs 4", "--epochs"), ("--thin 2", "--thin"),
-        ("--until converged", "--until"), ("--replicas 2", "--replicas"),
+        ("--until converged", "--until"),
         ("--moves span:1,insert-delete:1", "keep their lengths"),
         ("--populations 0", "--populations"),
         ("--target-temperature 1:0.1:0.5", "fixed"), ("--kernel gibbs", "gibbs"),

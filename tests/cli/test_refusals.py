@@ -53,7 +53,6 @@ REFUSED = {
         --kernel gibbs --moves span                 | gibbs moves sites
         --kernel gibbs --energy norm                | drop --energy
         --kernel gibbs --target-temperature 0.5     | no target
-        --kernel gibbs --replicas 2                 | Metropolis-Hastings
         --kernel mask-predict --energy norm         | drop --energy
         --kernel mask-predict --proposal top_p=0.5  | most probable
         --kernel mask-predict --moves site          | most probable
@@ -77,10 +76,6 @@ REFUSED = {
         --precision bfloat16 --model counterexample | drop --precision
         --device abacus                             | not available
         --model 'untrained(tokenizer=nowhere)'      | drop the tokenizer
-        --replicas 0                                | 2 to 16
-        --replicas many                             | 1,0.87,0.75
-        --replicas 1,hot                            | 1,0.87,0.75
-        --replicas 0.9,0.5                          | fall from 1
         --energy heat                               | unknown energy 'heat'
         --energy no_such_module:Part                | cannot import 'no_such_module'
         '--energy=autoregressive(./nowhere)'        | no causal language model

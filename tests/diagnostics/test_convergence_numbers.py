@@ -5,9 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from arviz_stats.base import array_stats as arviz
-from made_up_runs import autoregressive, manifest, sticky, traces
+from made_up_runs import autoregressive, sticky
 
-from maskov.diagnostics import diagnose
 from maskov.diagnostics.chains import Group
 from maskov.diagnostics.convergence import (
     Convergence,
@@ -18,7 +17,6 @@ from maskov.diagnostics.convergence import (
     nested_r_hat,
     r_hat_limit,
 )
-from maskov.diagnostics.diagnosis import round_trips
 from maskov.diagnostics.tokens import token_correlation
 
 
@@ -201,60 +199,3 @@ def test_chains_stuck_at_different_tokens_never_forget_and_groups_have_their_own
     expected = (1 / 3 - 1 / 6) / (1 - 1 / 6)
     assert of_tokens(tokens).autocorrelation[10] == pytest.approx(expected, abs=0.05)
     assert of_tokens(tokens[:7], *apart).time is None
-
-
-# Exchange of replicas.
-
-
-def _by_hand(where) -> int:
-    """Follow each state by itself."""
-    count = 0
-    for chain in range(where.shape[1]):
-        for state in range(where.shape[2]):
-            ends = ""
-            for epoch in range(len(where)):
-                rung = where[epoch, chain].tolist().index(state)
-                ends += {0: "c", where.shape[2] - 1: "h"}.get(rung, "")
-            count += ends.lstrip("h").replace("hh", "h").count("hc")
-    return count
-
-
-def test_round_trips_are_from_the_first_temperature_to_the_last_and_back():
-    for path, expected in (
-        ("01210", 1), ("002200", 1), ("01010", 0), ("210", 0), ("2020", 1), ("02021201", 2),
-    ):  # fmt: skip
-        # State 0 is where the path says, and the others never leave their side of it.
-        where = np.array([[np.insert([1, 2], int(rung), 0)] for rung in path])
-        assert round_trips(where) == _by_hand(where) == expected
-    random = np.random.default_rng(0)
-    where = np.stack([[random.permutation(3) for _ in range(4)] for _ in range(60)])
-    assert round_trips(where) == _by_hand(where) > 10
-
-
-def test_swap_rates_are_over_the_epochs_after_burn_in():
-    epochs, chains = 6, 2
-    random = np.random.default_rng(1)
-    made = traces(random.normal(size=(epochs, chains)))
-    tested = np.zeros((epochs, chains, 2), dtype=bool)
-    tested[::2, :, 0] = tested[1::2, :, 1] = True
-    accepted = tested.copy()
-    accepted[4:, :, 1] = False
-    accepted[2, 0, 0] = False
-    made |= {
-        "swap_tested": tested,
-        "swap_accepted": accepted,
-        "rung_replica": np.broadcast_to(np.arange(3), (epochs, chains, 3)),
-        "rung_energy": random.normal(size=(epochs, chains, 3)),
-        "tokens": random.integers(9, size=(epochs, chains, 5), dtype=np.int32),
-        "rejected": random.random((epochs, chains, 5)) < 0.5,
-    }
-    described = manifest(epochs, chains, {"burn_in": 2}, replicas=3, ladder=(1.0, 0.7, 0.5))
-    found, plain = diagnose(described, made), diagnose(manifest(epochs, chains), made)
-    assert found.exchange.swap_rates == [3 / 4, 2 / 4]
-    assert found.exchange.round_trips == found.exchange.round_trips_per_1000_epochs == 0
-    assert [pair for pair, _ in found.exchange.pairs()] == ["1 and 0.7", "0.7 and 0.5"]
-    assert found.tokens.positions == []  # a swap changes tokens, too
-    assert any("by position" in note for note in found.notes)
-    assert (plain.exchange, bool(plain.tokens.positions)) == (None, True)
-    made["swap_accepted"] = accepted & (np.arange(2) == 0)
-    assert any("between 0.7 and 0.5" in note for note in diagnose(described, made).notes)

@@ -40,7 +40,7 @@ LENGTHS = {"inputs": Inputs(length=(5, 7))}
         (noise(1000), 5, {}, "converged", "the chains agree", "good", ""),
         (noise(20), 5, {}, "not converged", "too short", "open", "--epochs"),
         (noise(100, apart=50), 5, {}, "not converged", "the chains disagree", "open",
-         "--burn-in 50 or --moves site:1,span:2 or --replicas 4"),
+         "--burn-in 50 or --moves site:1,span:2 or --particles 64"),
         *((noise(epochs), 5, {}, f"too short to tell: {epochs} traced epochs", "too short", "open",
            "--epochs") for epochs in (1, 7)),
         (noise(400, 1), 5, {}, "one chain", "one chain", "open", "--chains 8"),
@@ -196,8 +196,8 @@ def about(**kernel: Any) -> Manifest:
         (share(700, r_hat=1.15), "R-hat 1.150 of the share of 'the' (below 1.100", 1.68,
          "--epochs 180, or --until converged"),
         (share(8, r_hat=np.inf), "R-hat infinite of", None,
-         "--moves site:1,span:2 or --replicas 4"),
-        (share(4), ": 4 effective draws", None, "--moves site:1,span:2 or --replicas 4"),
+         "--moves site:1,span:2 or --particles 64"),
+        (share(4), ": 4 effective draws", None, "--moves site:1,span:2 or --particles 64"),
         (share(700, r_hat=1.07), "converged: nested R-hat 1.070 of the share of 'the' at most, 700",
          1.0, ""),
     ],
@@ -212,10 +212,9 @@ def test_one_number_of_draws_one_length_and_one_piece_of_advice(statistic, said,
 
 def test_only_options_that_were_not_tried_are_named():
     cut = {"part": "masked", "top_k": None, "top_p": 0.9, "epsilon": 0.0}
-    options = ["--proposal epsilon=0.05", "--moves site:1,span:2", "--replicas 4"]
+    options = ["--proposal epsilon=0.05", "--moves site:1,span:2", "--particles 64"]
     assert mixing_options(about(conditional=cut)) == options
-    assert mixing_options(about(part="span")) == ["--replicas 4"]
-    assert mixing_options(about(part="span", inside="exchange")) == []
+    assert mixing_options(about(part="span")) == ["--particles 64"]
     assert mixing_options(manifest(100, 8, kernel="Mine")) == ["--burn-in 50"]
 
 

@@ -63,7 +63,7 @@ def _run(kernel, count=POPULATIONS, seed=0, chains=None, scorer=SCORER):
         now = kernel.at(point, None, None)
         chains = whole_epoch(now, now.init(chains, scorer), scorer, rng)
         weights.append(chains.log_weight)
-    parts = torch.stack(weights).numpy(), chains.replica.numpy(), chains.energy.numpy()
+    parts = torch.stack(weights).numpy(), chains.ancestor.numpy(), chains.energy.numpy()
     return PopulationSummary.of(*parts, kernel.particles), chains
 
 

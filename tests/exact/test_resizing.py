@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from maskov import DelayedAcceptance, Exchange, Metropolis, Mixture, Norm, Raw, Schedule, sample
+from maskov import DelayedAcceptance, Metropolis, Mixture, Norm, Raw, Schedule, sample
 from maskov.config import LinearSchedule
 from maskov.energies.counting import LengthPrior
 from maskov.exact import all_sequences, distribution, invariance_error, step_matrix
@@ -86,31 +86,16 @@ def log_law(start, temperature):
 
 
 @pytest.mark.parametrize("name", WEIGHED)
-@pytest.mark.parametrize("beta", [1.0, 0.4])
-def test_weights_of_lengths_are_not_divided_by_the_temperature(name, beta):
-    """The law is w(n) exp(−E/T), and its power β for a replica."""
+def test_weights_of_lengths_are_not_divided_by_the_temperature(name):
+    """The law is w(n) exp(−E/T)."""
     own, scheduled = WEIGHED[name]
     early = DelayedAcceptance(1)
     kernels = tuple(Metropolis(Norm(), move, own, early) for move in PARTS)
     kernel = weighed(Mixture(kernels), PRIOR).at(3, scheduled, None)
     start = all_sequences(TABLE, 1, 3)
-    law = (beta * log_law(start, 0.5)).softmax(0)
-    start = replace(start, beta=torch.full_like(start.beta, beta))
+    law = log_law(start, 0.5).softmax(0)
     matrix = step_matrix(kernel, Scorer(TABLE), start)
     assert invariance_error(matrix, law) < 1e-10
-
-
-def test_replicas_swap_by_the_weights_of_lengths():
-    kernel = weighed(Exchange(Metropolis(Norm(), PARTS[1]), (1.0, 0.4)), PRIOR).at(0, 0.5, None)
-    start = all_sequences(TABLE, 1, 3)
-    count, law = len(start.chain) // 2, log_law(start, 0.5)
-    beta = torch.ones_like(start.beta).index_fill(0, torch.arange(count, 2 * count), 0.4)
-    chains = kernel.init(replace(start, beta=beta), Scorer(TABLE))
-    colder = torch.arange(count)
-    hotter = colder + count
-    assert (start.lengths[colder] != start.lengths[hotter]).any()
-    ratio = kernel.log_ratio(chains, colder, hotter)
-    assert torch.allclose(ratio, (1.0 - 0.4) * (law[hotter] - law[colder]))
 
 
 def test_the_energies_of_an_annealed_run_have_the_weights_of_their_epoch():

@@ -45,8 +45,6 @@ SAMPLES = {
     "mh, bfloat16": f"{SMALL} --precision bfloat16",
     "mh, autoregressive": f"{SHORT} --energy autoregressive",
     "mh, raw and autoregressive": f"{SHORT} --energy raw+0.3*autoregressive",
-    "mh, replicas": f"{SMALL} --replicas 1,0.85,0.7",
-    "mh, replicas, ladder found": f"{TINY} --replicas 3 --moves site:1,span:1",
     "gibbs": f"{SMALL} --kernel gibbs",
     "gibbs, blocks": f"{SMALL} --kernel gibbs --moves site(block=2) --proposal top_p=0.9",
     "mask-predict": f"{SMALL} --kernel mask-predict",

@@ -21,7 +21,7 @@ VALUES = st.sampled_from(
 OPTIONS = [
     "epochs", "burn-in", "chains", "length", "seed", "thin", "proposal", "delayed",
     "target-temperature", "force-accept", "token-budget", "resident", "threads", "workers",
-    "energy", "kernel", "moves", "start", "precision", "device", "until", "replicas",
+    "energy", "kernel", "moves", "start", "precision", "device", "until",
 ]  # fmt: skip
 
 

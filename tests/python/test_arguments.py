@@ -68,7 +68,6 @@ def test_defaults_are_those_of_the_command(call, tmp_path):
         ({"moves": OBJECTS}, {"moves": "site:1,span(2:3):2"}),
         ({"moves": ["site", OBJECTS[1]]}, {"moves": "site:1,span(2:3):2"}),
         ({"moves": maskov.Span()}, {"moves": "span(2:3)"}),
-        ({"replicas": (1, 0.5)}, {"replicas": options.parse_replicas("1,0.5")}),
         ({"delayed": 2}, {"energy": "raw"}),
         ({"delayed": (1, 2)}, {"delayed": "1,2"}),
         ({"delayed": ()}, {"delayed": "off"}),

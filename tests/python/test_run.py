@@ -155,11 +155,10 @@ def _whole(kernel, **settings):
     return maskov.sample(MODEL, kernel, Schedule(epochs=6), chains=3, length=4, **settings)
 
 
-@pytest.mark.parametrize("settings", [{}, {"replicas": [1.0, 0.5]}], ids=str)
-def test_a_kernel_of_ones_own_is_passed_instead_of_trusted(settings, tmp_path):
+def test_a_kernel_of_ones_own_is_passed_instead_of_trusted(tmp_path):
     kernel = Colder(Raw(), target_temperature=0.5)
     with pytest.raises(Interrupted):
-        _stopped(tmp_path / "run", kernel, **settings)
+        _stopped(tmp_path / "run", kernel)
     with pytest.raises(maskov.RunError, match="--trust-parts"):
         maskov.resume(tmp_path / "run", MODEL)
     for other in (Colder(Raw(), target_temperature=0.6), Metropolis(Raw())):
@@ -168,7 +167,7 @@ def test_a_kernel_of_ones_own_is_passed_instead_of_trusted(settings, tmp_path):
     opened = Run.open(tmp_path / "run")
     assert not opened.finished
     resumed = maskov.resume(opened, MODEL, kernel=kernel)
-    assert resumed.samples == _whole(kernel, **settings).samples
+    assert resumed.samples == _whole(kernel).samples
 
 
 @pytest.mark.parametrize("burn_in", [False, True])

@@ -4,7 +4,6 @@ from maskov.diagnostics.chains import to_arviz
 from maskov.diagnostics.convergence import EnergyFigures, GroupFigures
 from maskov.diagnostics.diagnosis import (
     Diagnosis,
-    ExchangeFigures,
     ExpertFigures,
     Summary,
     diagnose,
@@ -16,7 +15,6 @@ from maskov.diagnostics.verdict import Verdict
 __all__ = [
     "Diagnosis",
     "EnergyFigures",
-    "ExchangeFigures",
     "ExpertFigures",
     "GroupFigures",
     "PositionFigures",

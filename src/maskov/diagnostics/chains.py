@@ -65,12 +65,11 @@ def chain_lengths(manifest: Manifest, traces: Traces) -> npt.NDArray[np.int64] |
 def knows_visits(manifest: Manifest, traces: Traces) -> bool:
     """Whether each epoch after burn-in visits every free position once, one at a time.
 
-    With replicas a swap may change every token at once. The tokens before the first epoch are not
-    traced, so its changes are unknown.
+    The tokens before the first epoch are not traced, so its changes are unknown.
     """
     kept = kept_epochs(manifest, traces)
     first = max(kept.start, 1)
-    if manifest.order is None or manifest.particles or manifest.replicas > 1 or kept.stop <= first:
+    if manifest.order is None or manifest.particles or kept.stop <= first:
         return False
     # Blocks only shrink.
     block = manifest.schedule.block

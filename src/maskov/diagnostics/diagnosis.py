@@ -24,9 +24,6 @@ from maskov.diagnostics.tokens import Names, TokenFigures, token_figures
 from maskov.diagnostics.verdict import Verdict, judge, shown
 from maskov.types import Traces
 
-# A lower rate between two neighbours keeps states from passing them.
-_LEAST_RATE = 0.1
-
 
 @dataclass(frozen=True)
 class Summary:
@@ -158,27 +155,6 @@ class ExpertFigures:
 
 
 @dataclass(frozen=True)
-class ExchangeFigures:
-    """Swaps of the epochs after burn-in, over all chains.
-
-    `ladder` are the inverse temperatures. `swap_rates` has the accepted share of the swaps that
-    were tested, for each pair of neighbours from the coldest on, None where none was tested.
-    `round_trips` are those of all replicas, and `round_trips_per_1000_epochs` those of one chain: a
-    state that goes from the lowest temperature to the highest and back brings something new.
-    """
-
-    ladder: list[float]
-    swap_rates: list[float | None]
-    round_trips: int
-    round_trips_per_1000_epochs: float | None
-
-    def pairs(self) -> list[tuple[str, float | None]]:
-        """Return each pair of neighbours and its swap rate."""
-        pairs = zip(self.ladder, self.ladder[1:], self.swap_rates, strict=False)
-        return [(f"{one:g} and {other:g}", rate) for one, other, rate in pairs]
-
-
-@dataclass(frozen=True)
 class Table:
     """A table of a diagnosis in words, for the terminal, reports and pages; names come first."""
 
@@ -203,7 +179,7 @@ class Diagnosis:
     `epochs` counts those completed after burn-in, `groups` the sets of chains that share a target,
     `single_groups` those with only one chain. `energies` has E_raw, E_norm and, if the target is
     neither, E_target; `experts` are the target's parts other than masked passes. `tokens` is None
-    if they were not traced, `exchange` without replicas; `populations` are those of each line.
+    if they were not traced, `populations` are those of each line.
     """
 
     verdict: Verdict
@@ -213,7 +189,6 @@ class Diagnosis:
     energies: dict[str, EnergyFigures]
     experts: list[ExpertFigures]
     tokens: TokenFigures | None
-    exchange: ExchangeFigures | None
     populations: list[PopulationFigures]
     notes: list[str]
 
@@ -226,7 +201,7 @@ class Diagnosis:
         return asdict(self)
 
     def tables(self) -> list[Table]:
-        """Return the tables that a reader sees: convergence, experts, exchange of replicas."""
+        """Return the tables that a reader sees: convergence or populations, experts."""
         found = [Table("Convergence after burn-in", list(_COLUMNS), self._rows())]
         if self.populations:
             found = [_population_table(self.populations)]
@@ -251,13 +226,6 @@ class Diagnosis:
                     ],
                 )
             )  # fmt: skip
-        if self.exchange is not None:
-            swaps = [
-                [f"swaps, β {pair}", shown(rate, ".3f")] for pair, rate in self.exchange.pairs()
-            ]
-            trips = shown(self.exchange.round_trips_per_1000_epochs, ".1f")
-            rows = [*swaps, ["round trips per 1,000 epochs", trips]]
-            found.append(Table("Exchange of replicas after burn-in", ["replicas", "rate"], rows))
         return found
 
     def _rows(self) -> list[list[str]]:
@@ -313,26 +281,21 @@ def diagnose(manifest: Manifest, traces: Traces, names: Names = dict) -> Diagnos
         name: energy_figures(traces[trace][kept], groups) for name, trace in quantities.items()
     }
     tokens = token_figures(manifest, traces, groups, names) if "tokens" in traces else None
-    exchange = exchange_figures(manifest, traces, kept) if manifest.replicas > 1 else None
     # Energies that cost extra passes are traced less often than the target's.
     most = max(energy.draws for energy in energies.values())
     judged = {name: energy for name, energy in energies.items() if energy.draws == most}
     single = sum(len(group.chains) == 1 for group in groups)
-    pairs = exchange.pairs() if exchange is not None else []
-    slow = [pair for pair, rate in pairs if rate is not None and rate < _LEAST_RATE]
     plain = manifest.kernel != "draws" and not manifest.particles
     notes = {
         f"{single} of {len(groups)} groups of chains with the same length and template have a "
         "single chain, which is compared with no other: it has no R-hat, and the autocorrelation "
         "time of its tokens is too short": single and manifest.chains > 1,
-        f"replicas hardly ever swap between {', '.join(slow)}: give a ladder with smaller steps "
-        "there, or more replicas": slow,
         "energies were not traced in every epoch: only traced epochs count": any(
             energy.draws < kept.stop - kept.start for energy in energies.values()
         ),
         "tokens were not traced (large runs do not trace them): the verdict rests on energies "
         "alone, and there are no numbers by position": tokens is None,
-        "acceptance by position is known only for sweeps of single positions without replicas": (
+        "acceptance by position is known only for sweeps of single positions": (
             plain and tokens and not tokens.positions and kept.stop > max(kept.start, 1)
         ),
     }
@@ -347,7 +310,6 @@ def diagnose(manifest: Manifest, traces: Traces, names: Names = dict) -> Diagnos
         energies,
         expert_figures(manifest, traces, kept, groups),
         tokens,
-        exchange,
         populations,
         [note for note, holds in notes.items() if holds],
     )
@@ -365,38 +327,3 @@ def expert_figures(
         share = _share(calls, traces["steps"][: kept.stop])
         found.append(ExpertFigures(name, weight, share, figures))
     return found
-
-
-def exchange_figures(manifest: Manifest, traces: Traces, kept: slice) -> ExchangeFigures:
-    """Count swaps and round trips of the kept epochs."""
-    tested = traces["swap_tested"][kept].sum((0, 1)).tolist()
-    accepted = traces["swap_accepted"][kept].sum((0, 1)).tolist()
-    replicas = traces["rung_replica"][kept]
-    trips = round_trips(replicas)
-    epochs = replicas.shape[0] * replicas.shape[1]
-    return ExchangeFigures(
-        list(manifest.ladder or ()),
-        [part / whole if whole else None for part, whole in zip(accepted, tested, strict=True)],
-        trips,
-        1000 * trips / epochs if epochs else None,
-    )
-
-
-def round_trips(replicas: npt.NDArray[Any]) -> int:
-    """Count the trips from the first temperature to the last and back.
-
-    `replicas` says which state is at each temperature, epochs × chains × temperatures.
-    """
-    hottest, count = replicas.shape[2] - 1, 0
-    # The temperature of each state.
-    place = np.argsort(replicas, axis=2, kind="stable")
-    # States that have been at the first temperature, and those that have then been at the last.
-    left = np.zeros(place.shape[1:], dtype=np.bool_)
-    turned = np.zeros_like(left)
-    for now in place:
-        back = turned & (now == 0)
-        count += int(back.sum())
-        turned &= ~back
-        left |= now == 0
-        turned |= left & (now == hottest)
-    return count

@@ -203,7 +203,8 @@ def mixing_options(manifest: Manifest) -> list[str]:
         f"--burn-in {schedule.epochs // 2}": not schedule.burn_in and not manifest.config.until,
         "--proposal epsilon=0.05": metropolis and truncated and not conditional.get("epsilon"),
         "--moves site:1,span:2": metropolis and "span" not in kernel,
-        "--replicas 4": metropolis and "exchange" not in kernel,
+        # Particles begin at draws of the model and keep their lengths.
+        "--particles 64": metropolis and not manifest.inputs.texts and not manifest.inputs.sampled,
     }
     return [option for option, untried in options.items() if untried]
 

@@ -235,10 +235,11 @@ def _post_norm(config: Config, weights: Weights) -> EncoderNetwork:
     for number in range(count):
         layer = f"{family.encoder}.{family.layers}.{number}."
         *qkv, out, after_attention, inner, outer, after_feed = (layer + n for n in family.layer)
+        projections: dict[str, int] = dict.fromkeys(qkv, width)
         products = weights.affine({inner: inside}, width), weights.affine({outer: width}, inside)
         blocks.append(
             Block(
-                weights.affine(dict[str, int | None].fromkeys(qkv, width), width),
+                weights.affine(projections, width),
                 weights.affine({out: width}, width),
                 weights.norm(after_attention, width, eps),
                 _feed(*products, False, activation),

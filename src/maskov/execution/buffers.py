@@ -49,7 +49,6 @@ class Buffers:
     tokens: Int[Tensor, "chains length"]
     lengths: Int[Tensor, " chains"]
     free: Bool[Tensor, "chains length"]
-    beta: Float[Tensor, " chains"]
     step: Int[Tensor, " chains"]
     steps: Int[Tensor, " chains"]
     rank: Int[Tensor, "chains length"]
@@ -176,7 +175,7 @@ def _shared(
     assert state.pass_cache is not None
     real, whole, flags = _zeros(state)
     count, length = state.tokens.shape
-    given = ("chain", "source", "tokens", "lengths", "free", "beta", "step", "rank")
+    given = ("chain", "source", "tokens", "lengths", "free", "step", "rank")
     hidden = state.pass_cache.hidden
     return {
         **{name: getattr(state, name).clone() for name in given},

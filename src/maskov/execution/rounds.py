@@ -104,10 +104,9 @@ class Rounds(ABC):
         )
         return torch.stack([torch.where(self._inside, part, 0.0).sum(1) for part in terms], dim=1)
 
-    def _beta(self) -> Float[Tensor, " chains"]:
-        """Return the inverse temperature of every chain in its epoch."""
-        b = self.buffers
-        return b.beta / self._temperatures[b.epoch.clamp(max=len(self._temperatures) - 1)]
+    def _temperature(self) -> Float[Tensor, " chains"]:
+        """Return the temperature of the target of every chain in its epoch."""
+        return self._temperatures[self.buffers.epoch.clamp(max=len(self._temperatures) - 1)]
 
     def _end_epoch(self, ended: Bool[Tensor, " chains"]) -> None:
         """Keep the epoch's results for the chains that have ended it, and open the next."""

@@ -202,7 +202,7 @@ class SiteRounds(Rounds):
     ) -> Float[Tensor, "slots stages"]:
         """Return what every slot's tests compare with; meaningless where passes are missing."""
         b, energy, owner = self.buffers, self.masked, self._owner
-        at, beta = (owner, place), self._beta()[owner]
+        at, temperature = (owner, place), self._temperature()[owner]
         new = energy.of_scores(b.slot_logit[:-1], b.slot_normaliser[:-1])
         others = energy.of_scores(b.logit, b.log_normaliser)[owner] - new
         # The pass that masks the changed position is the same before and after the move.
@@ -213,7 +213,7 @@ class SiteRounds(Rounds):
         for stage in self.stages:
             known = self._is_near(near, stage.nearest)
             drop = own + torch.where(known, others, 0.0).sum(1)
-            ratios.append(log_ratio(drop, b.log_forward[at], b.log_reverse[at], beta))
+            ratios.append(log_ratio(drop, b.log_forward[at], b.log_reverse[at], temperature))
         return torch.stack(ratios, dim=1)
 
     def _settle(self) -> None:

@@ -242,10 +242,10 @@ class WindowRounds(Rounds):
         changed, lengths = b.proposed[rows] != b.tokens[rows], b.lengths[rows]
         new = masked.of_scores(b.slot_logit[rows, :width], b.slot_normaliser[rows, :width])
         falls = masked.of_scores(b.logit[rows], b.log_normaliser[rows]) - new
-        log_q, beta = (b.log_forward[rows], b.log_reverse[rows]), self._beta()[rows]
+        given = b.log_forward[rows], b.log_reverse[rows], self._temperature()[rows]
         nears = (near_all(changed, lengths, stage.nearest) for stage in self.stages)
         sums = [torch.where(near, falls, 0.0).sum(1) for near in nears]
-        return torch.stack([log_ratio(fall, *log_q, beta) for fall in sums], dim=1)
+        return torch.stack([log_ratio(fall, *given) for fall in sums], dim=1)
 
     def _move(self, taken: Bool[Tensor, " chains"]) -> None:
         """Put accepted proposals, with what the passes said of them, in the place of the old."""

@@ -2,7 +2,7 @@
 
 from maskov.energies.stages import DelayedAcceptance
 from maskov.kernels.base import Kernel
-from maskov.kernels.compose import Exchange, Mixture
+from maskov.kernels.compose import Mixture
 from maskov.kernels.draws import Draws, Redraw
 from maskov.kernels.metropolis import Gibbs, Metropolis, mask_predict
 from maskov.kernels.population import Population
@@ -10,7 +10,6 @@ from maskov.kernels.population import Population
 __all__ = [
     "DelayedAcceptance",
     "Draws",
-    "Exchange",
     "Gibbs",
     "Kernel",
     "Metropolis",

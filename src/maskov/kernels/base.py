@@ -44,8 +44,6 @@ class Kernel(ABC):
     energy: Energy | None = None
     # Whether the kernel's first step fills every blank by itself.
     fills_blanks: bool = False
-    # Rows of a batch that belong to one chain, neighbours in it; the first of them is the chain.
-    replicas: int = 1
     # Neighbouring chains that are one population (`maskov.kernels.population`); 0: none are.
     particles: int = 0
     # The distribution from which blanks are filled before the first epoch.
@@ -84,10 +82,6 @@ class Kernel(ABC):
     def steps(self, chains: Chains) -> Int[Tensor, " chains"]:
         """Return the number of steps of an epoch for each chain."""
         return chains.visits
-
-    def end(self, chains: Chains, rng: Rng) -> Chains:
-        """Complete the epoch whose steps are all done."""
-        return chains
 
     def at(self, epoch: int, temperature: float | None, block: int | None) -> Kernel:
         """Return the kernel as it is in one epoch, with the schedule's values where it has some."""
@@ -169,31 +163,9 @@ class Composite(Kernel):
         """Make a step of the first part."""
         return self.kernels[0].step(chains, rows, scorer, rng)
 
-    def end(self, chains: Chains, rng: Rng) -> Chains:
-        """End the epoch of every part."""
-        for kernel in self.kernels:
-            chains = kernel.end(chains, rng)
-        return chains
-
     def forced(self) -> Kernel | None:
         """Accept everything, as the first part would."""
         return self.kernels[0].forced()
-
-
-@dataclass(frozen=True)
-class Wrapper(Composite):
-    """A kernel that changes what one other kernel does."""
-
-    kernel: Kernel
-
-    @property
-    def kernels(self) -> tuple[Kernel, ...]:  # type: ignore[override]
-        """The wrapped kernel."""
-        return (self.kernel,)
-
-    def with_kernels(self, kernels: tuple[Kernel, ...]) -> Kernel:
-        """Wrap another kernel."""
-        return replace(self, kernel=kernels[0])
 
 
 def leaves(kernel: Kernel) -> list[Kernel]:
@@ -212,7 +184,7 @@ def with_leaves(kernel: Kernel, change: Callable[[Kernel], Kernel]) -> Kernel:
 
 # What is of a state, and not of the row that it is in.
 _STATE = (
-    "tokens", "lengths", "free", "region", "confidence", "replica", "part_values", "pass_cache",
+    "tokens", "lengths", "free", "region", "confidence", "ancestor", "part_values", "pass_cache",
 )  # fmt: skip
 
 
@@ -252,22 +224,32 @@ def log_ratio(
     energy_drop: Float[Tensor, " n"],
     log_q_forward: Float[Tensor, " n"],
     log_q_reverse: Float[Tensor, " n"],
-    beta: Float[Tensor, " n"],
+    temperature: float | Float[Tensor, " n"],
 ) -> Float[Tensor, " n"]:
     """Return log π(x')q(x|x') − log π(x)q(x'|x), where `energy_drop` = E(x) − E(x')."""
-    return energy_drop * beta + (log_q_reverse - log_q_forward)
+    return energy_drop * (1 / temperature) + (log_q_reverse - log_q_forward)
 
 
 @dataclass(frozen=True)
-class BurnIn(Wrapper):
+class BurnIn(Composite):
     """A kernel that runs take through the `epochs` of burn-in with `first` as its target.
 
     A schedule names that energy (`Schedule.burn_in_energy`). After burn-in, and in all that it says
     of itself, it is `kernel`.
     """
 
+    kernel: Kernel
     first: Energy
     epochs: int
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:  # type: ignore[override]
+        """The kernel after burn-in."""
+        return (self.kernel,)
+
+    def with_kernels(self, kernels: tuple[Kernel, ...]) -> Kernel:
+        """Return a burn-in of another kernel."""
+        return replace(self, kernel=kernels[0])
 
     def at(self, epoch: int, temperature: float | None, block: int | None) -> Kernel:
         """Return the kernel of one epoch, with the energy that it has there."""
@@ -292,8 +274,8 @@ def epoch(
 ) -> Iterator[tuple[Chains, StepInfo]]:
     """Yield the chains and what happened after each step of an epoch.
 
-    An epoch that was interrupted continues where it stopped. `kernel.end` completes it, and
-    `ended` makes chains ready for the next.
+    An epoch that was interrupted continues where it stopped. `ended` makes chains ready for the
+    next.
     """
     chains = kernel.init(chains, scorer)
     if not bool(chains.epoch_step.any()):
@@ -316,7 +298,7 @@ def whole_epoch(kernel: Kernel, chains: Chains, scorer: Scorer, rng: Rng) -> Cha
     """Run one epoch and return the chains."""
     for after, _ in epoch(kernel, chains, scorer, rng):
         chains = after
-    return ended(kernel.end(chains, rng))
+    return ended(chains)
 
 
 def kernel_at(kernel: Kernel, schedule: Schedule, epoch: int) -> Kernel:

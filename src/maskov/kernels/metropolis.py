@@ -259,8 +259,8 @@ class Metropolis(MoveKernel):
         self, chains: Chains, proposal: Proposal, energy_drop: Tensor
     ) -> Float[Tensor, " n"]:
         """Return the log of the Metropolis-Hastings ratio, given by how much the energy falls."""
-        beta = chains.beta[proposal.rows] / self.target_temperature
-        return log_ratio(energy_drop, proposal.log_q_forward, proposal.log_q_reverse, beta)
+        log_q = proposal.log_q_forward, proposal.log_q_reverse
+        return log_ratio(energy_drop, *log_q, self.target_temperature)
 
     def step(
         self, chains: Chains, rows: Int[Tensor, " n"], scorer: Scorer, rng: Rng

@@ -131,7 +131,7 @@ class Population(Composite):
         drawn = self.start.draw(scorer, chains.sequences, chains.chain, chains.step, rng)
         number = torch.arange(len(chains.chain), device=chains.chain.device) % self.particles
         # Draws have used the random numbers of a step.
-        return replace(chains, tokens=drawn.tokens, replica=number, step=chains.step + 1).forget()
+        return replace(chains, tokens=drawn.tokens, ancestor=number, step=chains.step + 1).forget()
 
     def begin(self, chains: Chains, rng: Rng) -> Chains:
         """Weigh the particles, and draw them again in proportion to their weights."""
@@ -165,10 +165,6 @@ class Population(Composite):
 
     def forced(self) -> None:
         """Return nothing: particles are weighed, so that moves must test."""
-
-    def end(self, chains: Chains, rng: Rng) -> Chains:
-        """End the moves."""
-        return self._moving.end(chains, rng)
 
     def with_kernels(self, kernels: tuple[Kernel, ...]) -> Kernel:
         """Return a population that is moved by another kernel."""

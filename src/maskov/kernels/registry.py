@@ -28,7 +28,7 @@ from maskov.energies.ordered import Ordered
 from maskov.energies.stages import DelayedAcceptance
 from maskov.errors import InputError
 from maskov.kernels.base import Kernel
-from maskov.kernels.compose import Exchange, Mixture
+from maskov.kernels.compose import Mixture
 from maskov.kernels.draws import Draws, Redraw
 from maskov.kernels.metropolis import Gibbs, Metropolis, mask_predict
 from maskov.kernels.population import Population
@@ -69,7 +69,6 @@ _PARTS: dict[str, type[Any]] = {
     "mh": Metropolis,
     "gibbs": Gibbs,
     "mixture": Mixture,
-    "exchange": Exchange,
     "draws": Draws,
     "population": Population,
     "site": Site,
@@ -217,7 +216,7 @@ def as_kernel(part: object) -> Kernel:
 
 def kernel_name(kernel: Kernel) -> str:
     """Return the short name of a kernel: mh, gibbs, mask-predict, or what its class is called."""
-    if isinstance(kernel, Exchange | Population):
+    if isinstance(kernel, Population):
         return kernel_name(kernel.kernel)
     move = getattr(kernel, "move", None)
     if (

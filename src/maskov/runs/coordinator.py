@@ -32,7 +32,7 @@ from maskov.errors import Interrupted, MaskovError, RunError
 from maskov.execution.recorded import rounds_of
 from maskov.execution.window_rounds import WindowRounds
 from maskov.fasta import mutations
-from maskov.kernels import Exchange, Kernel, Population
+from maskov.kernels import Kernel, Population
 from maskov.kernels.base import kernel_at
 from maskov.models.base import MaskedModel, Queries
 from maskov.models.scorer import MOST_SLOTS, Scorer
@@ -241,8 +241,6 @@ class Coordinator:
 
     def _fresh(self, group: int) -> GroupState:
         chains = self.layout.chains(self.model, self.store.groups[group], self.manifest.width)
-        if isinstance(self.kernel, Exchange):
-            chains = self.kernel.replicated(chains)
         budget = self.manifest.config.execution.token_budget
         return GroupState.fresh(chains, budget, len(self.manifest.experts))
 
@@ -252,7 +250,7 @@ class Coordinator:
         each = (kernel_at(self.kernel, self.schedule, epoch) for epoch in epochs)
         shape = GroupShape(
             self._fresh(group), self.schedule.epochs, MOST_SLOTS, lambda: self._vector,
-            self.kernel.replicas, any(rounds_of(kernel) is WindowRounds for kernel in each),
+            any(rounds_of(kernel) is WindowRounds for kernel in each),
             self.kernel.particles,
         )  # fmt: skip
         return self.store.load(group, shape) or shape.fresh

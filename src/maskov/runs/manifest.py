@@ -12,7 +12,6 @@ import json
 import platform
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from importlib.metadata import version
@@ -36,7 +35,7 @@ from maskov.energies.counting import LengthPrior
 from maskov.energies.networks import Loading
 from maskov.energies.stages import DelayedAcceptance
 from maskov.errors import InputError, RunError
-from maskov.kernels import Exchange, Kernel, Population
+from maskov.kernels import Kernel, Population
 from maskov.kernels.base import BurnIn, energies_of, leaves
 from maskov.kernels.registry import (
     energy_name,
@@ -111,9 +110,7 @@ def manifest_of(
         expert_weights=() if kernel.energy is None else tuple(w for w, _ in kernel.energy.others),
         compares=kernel.energy is not None and kernel.energy.compares,
         regions=max(map(len, layout.bounds), default=0),
-        replicas=kernel.replicas,
         particles=kernel.particles,
-        ladder=(kernel.ladder or None) if isinstance(kernel, Exchange) else None,
         name=name,
     )
 
@@ -209,9 +206,6 @@ def _signed_move(move: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _signed_kernel(kernel: Kernel) -> Iterator[tuple[str, Any]]:
-    if isinstance(kernel, Exchange):
-        ladder = ",".join(f"{beta:g}" for beta in kernel.ladder)
-        yield ("ladder", ladder) if ladder else ("replicas", kernel.replicas)
     if isinstance(kernel, Population):
         yield (
             "population",
@@ -382,15 +376,8 @@ def kernel_of(
     target = energy if given is None else given.energy
     usual = None if target is None else grouped(target, GROUPS)
     known = {energy_name(one): one for one in (target, usual) if one is not None}
-    data = config.kernel
     try:
-        kernel = given or kernel_from_data(data, loading, trust_parts, known)
-        if _lacks_replicas(kernel, data):
-            kernel = Exchange(kernel, tuple(data["ladder"]), data["replicas"])
-        if isinstance(kernel, Exchange) and manifest.ladder is not None:
-            kernel = replace(kernel, ladder=manifest.ladder)
-        if kernel.replicas != manifest.replicas:
-            raise InputError("it has another number of replicas")
+        kernel = given or kernel_from_data(config.kernel, loading, trust_parts, known)
         return with_burn_in(
             kernel, config.schedule, model, trust, trust_parts, allow_download, known
         )
@@ -414,20 +401,13 @@ def _check_given(manifest: Manifest, kernel: Kernel | None, energy: Energy | Non
         raise InputError(f"the energy '{energy}' is not that of this run, '{manifest.energy}'.")
     if kernel is None:
         return
-    data = manifest.config.kernel
     with suppress(InputError):  # nobody can tell how it was made
-        expected = data.get("kernel") if _lacks_replicas(kernel, data) else data
-        if json.loads(json.dumps(to_data(kernel))) == expected:
+        if json.loads(json.dumps(to_data(kernel))) == manifest.config.kernel:
             return
     raise InputError(
         "the kernel is not the one that this run began with: give one with the same parts "
         "and arguments, or start a new run."
     )
-
-
-def _lacks_replicas(kernel: Kernel, data: dict[str, Any]) -> bool:
-    """Whether this is the kernel of each replica, not yet that of all."""
-    return data.get("part") == "exchange" and not isinstance(kernel, Exchange)
 
 
 def check_trusted(source: ModelSource, trust_remote_code: bool) -> None:

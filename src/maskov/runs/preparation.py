@@ -1,7 +1,6 @@
 """Before a run begins: refuse what cannot be run, and let discarded chains find out the rest.
 
-Options that would be ignored are refused, too. Discarded chains find the epochs, the lengths and
-the ladder of temperatures.
+Options that would be ignored are refused, too. Discarded chains find the epochs and the lengths.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from maskov.energies.counting import (
 )
 from maskov.energies.other_models import AutoregressiveTranslation, no_sources
 from maskov.errors import InputError, refuse
-from maskov.kernels import Exchange, Kernel
+from maskov.kernels import Kernel
 from maskov.kernels.base import BurnIn, kernel_at
 from maskov.models import MaskedModel
 from maskov.models.conditional import ConditionalModel
@@ -33,7 +32,7 @@ from maskov.runs.coordinator import Listener
 from maskov.runs.manifest import leaves_invariant, resizes, sweeps_of
 from maskov.runs.store import Store
 from maskov.starts import Layout
-from maskov.tuning.tune import cautions, epochs_for, find_ladder, tune, tuned, weighed
+from maskov.tuning.tune import cautions, epochs_for, tune, tuned, weighed
 
 # Passes of a step, roughly.
 _PASSES = 3
@@ -102,16 +101,7 @@ def tuned_kernel(
             store.note(tuning=found, notes=(*store.manifest.notes, *notes))
             for note in notes:
                 listener.noted(note)
-        kernel = tuned(kernel, store.manifest.tuning)
-        if isinstance(kernel, Exchange) and not kernel.ladder:
-            # As the kernel is in the last epoch, when nothing moves any more.
-            settled = kernel_at(kernel, replace(schedule, force_accept=0), schedule.epochs - 1)
-            assert isinstance(settled, Exchange)
-            kernel = replace(kernel, ladder=find_ladder(settled, layout, scorer, rng))
-            store.note(ladder=kernel.ladder)
-            betas = ", ".join(f"{beta:g}" for beta in kernel.ladder)
-            listener.noted(f"ladder of inverse temperatures: {betas}")
-    return kernel
+    return tuned(kernel, store.manifest.tuning)
 
 
 @contextmanager

@@ -35,8 +35,8 @@ from maskov.runs.files import open_regular, write_atomically
 from maskov.types import Chains, PartValues, PassCache, Tensor, Traces
 
 # The results of some chains at the end of an epoch, a row a chain: `energy`, `counts`, `tokens`,
-# `lengths`, `rejected`, true where a proposal was rejected, and what happened to its replicas.
-# Where lengths may change, `sizes` are those of the regions.
+# `lengths`, and `rejected`, true where a proposal was rejected. Where lengths may change, `sizes`
+# are those of the regions.
 Row = dict[str, Tensor]
 
 _NUMBERS = {"epoch": int, "begun": bool, "budget": int, "target": int}
@@ -63,7 +63,7 @@ _BROKEN = (
     OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, SafetensorError,
 )  # fmt: skip
 # What no step of these chains changes.
-_FIXED = ("chain", "source", "beta", "bounds", "reference")
+_FIXED = ("chain", "source", "bounds", "reference")
 _FIXED_LENGTH = ("lengths", "free", "region")
 
 # The kind and the shape of each tensor, by its name.
@@ -128,8 +128,8 @@ def cut(chains: int, most: int) -> list[range]:
 
 
 def groups_of(manifest: Manifest) -> list[range]:
-    """Return the chains of each group; all replicas of a chain are in one."""
-    return cut(manifest.chains, max(manifest.config.execution.resident // manifest.replicas, 1))
+    """Return the chains of each group."""
+    return cut(manifest.chains, manifest.config.execution.resident)
 
 
 def kept_epochs(manifest: Manifest) -> Sequence[int]:
@@ -144,14 +144,6 @@ def nothing_yet(chains: Chains, experts: int) -> tuple[Tensor, Tensor]:
     """Return the counts and rejections of an epoch that has not begun."""
     counts = torch.zeros((len(chains.chain), len(COUNTS) + experts), dtype=torch.long)
     return counts.to(chains.chain.device), torch.zeros_like(chains.free)
-
-
-def first_replicas(chains: Chains, replicas: int) -> Chains:
-    """Return the rows that are the chains themselves, with their energies."""
-    if replicas == 1:
-        return chains
-    index = torch.arange(0, len(chains.chain), replicas, device=chains.chain.device)
-    return replace(chains.rows(index, known=True), pass_cache=None)
 
 
 def traces_of(row: Row) -> Traces:
@@ -295,16 +287,14 @@ class GroupShape:
     """The tensors that a checkpoint of a group must have: their names, kinds and shapes.
 
     `slots` are the most that a chain may have; `vector` returns one that the model keeps of a
-    masked position, of which only the width and the kind matter. `replicas` are the rows of each
-    chain, `particles` the chains of a population. Asynchronous chains fill `windows` or have single
-    sites.
+    masked position, of which only the width and the kind matter. `particles` are the chains of a
+    population. Asynchronous chains fill `windows` or have single sites.
     """
 
     fresh: GroupState
     epochs: int
     slots: int
     vector: Callable[[], Tensor]
-    replicas: int = 1
     windows: bool = False
     particles: int = 0
 
@@ -355,7 +345,7 @@ class GroupShape:
             return False
         # A particle has the length of the one that it descends from.
         descends = self.particles and state.begun
-        sized = fresh.rows(chains.replica) if descends else fresh
+        sized = fresh.rows(chains.ancestor) if descends else fresh
         lengths = () if fresh.resizable else _FIXED_LENGTH
         buffered = [name for name in (*_FIXED, *lengths) if name in state.buffers]
         return (
@@ -370,12 +360,8 @@ class GroupShape:
         )
 
     def _numbered(self, chains: Chains) -> bool:
-        """Whether replicas are numbered as they can be: particles take over any of their number."""
-        if self.particles:
-            return bool(((chains.replica >= 0) & (chains.replica < self.particles)).all())
-        return torch.equal(
-            _sorted(chains, self.replicas), _sorted(self.fresh.chains, self.replicas)
-        )
+        """Whether particles descend from one of their number; other chains from none."""
+        return bool(((chains.ancestor >= 0) & (chains.ancestor < max(self.particles, 1))).all())
 
 
 def _part(name: str) -> str:
@@ -411,8 +397,3 @@ def _sizes_fit(chains: Chains) -> bool:
         and not (chains.free & ~inside).any()
         and (chains.free | (region < 0)).all()
     )
-
-
-def _sorted(chains: Chains, replicas: int) -> Tensor:
-    """Return the replicas of each chain in order: swaps only move them."""
-    return chains.replica.view(-1, replicas).sort(1).values

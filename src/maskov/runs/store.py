@@ -73,16 +73,11 @@ def _hash(content: bytes) -> str:
 
 def _traced_fields(manifest: Manifest) -> list[Field]:
     """Return what a chain has in an epoch: energies at its end, and what was counted within it."""
-    replicas, experts = manifest.replicas, (len(manifest.experts),)
-    several, pairs = (replicas if replicas > 1 else 0,), (replicas - 1,)
+    experts = (len(manifest.experts),)
     fields: list[Field] = [
         *((name, np.float64, ()) for name in ENERGIES),
         ("lengths", np.int32, ()),
         ("sizes", np.int32, (manifest.regions,)),
-        ("rung_energy", np.float64, several),
-        ("rung_replica", np.int8, several),
-        ("swap_tested", np.bool_, pairs),
-        ("swap_accepted", np.bool_, pairs),
         ("expert_energy", np.float64, experts),
         ("expert_calls", np.int64, experts),
     ]

@@ -17,9 +17,8 @@ from maskov.execution.recorded import rounds_of, sampler_for
 from maskov.execution.recorded_gibbs import RecordedGibbs, records_gibbs
 from maskov.execution.rounds import Rounds
 from maskov.execution.window_rounds import WindowRounds
-from maskov.kernels import Exchange, Gibbs, Kernel, Metropolis, Population
+from maskov.kernels import Gibbs, Kernel, Metropolis, Population
 from maskov.kernels.base import ended, energies_of, epoch, kernel_at
-from maskov.kernels.compose import swapped
 from maskov.models.base import MaskedModel
 from maskov.models.scorer import Scorer, refuse_out_of_memory
 from maskov.random import CounterRng, Rng
@@ -27,7 +26,6 @@ from maskov.runs.coordinator import Task, TaskOver, TaskResult
 from maskov.runs.state import (
     GroupState,
     Row,
-    first_replicas,
     kept_epochs,
     nothing_yet,
     sizes_of,
@@ -96,7 +94,7 @@ class TaskRunner:
         target = _target_of(self.group, self.kernel)
         state = replace(self.group, budget=self.scorer.batcher.budget, target=target)
         state, passes = state.to(torch.device("cpu")), self.scorer.passes - before
-        shown = None if self.watch else _first_chains(state, self.kernel.replicas)
+        shown = None if self.watch else _first_chains(state)
         return TaskResult(task.number, state, self._rows, passes, shown, check, stopped)
 
     def _begin(self) -> None:
@@ -171,41 +169,36 @@ class TaskRunner:
         self.group = group.with_chains(chains, counts=counts, rejected=rejected)
 
     def _end_epoch(self, kernel: Kernel) -> None:
-        group, config, replicas = self.group, self.manifest.config, self.kernel.replicas
-        chains = kernel.end(group.chains, self.rng)
-        first = torch.arange(0, len(chains.chain), replicas, device=chains.chain.device)
+        group, config, chains = self.group, self.manifest.config, self.group.chains
         kept = group.epoch in kept_epochs(self.manifest)
         # Passes of groups are another energy's: the traced ones would cost T passes a chain.
         grouped = chains.pass_cache is not None and chains.pass_cache.groups is not None
         free = chains.pass_cache is not None and not grouped
         if kept or free or (config.execution.trace == "every" and not grouped):
-            sequences = chains.sequences if replicas == 1 else chains.sequences.rows(first)
-            raw, norm = both_energies(sequences, self.scorer)
+            raw, norm = both_energies(chains.sequences, self.scorer)
         else:
-            raw = norm = torch.full_like(chains.beta[first], torch.nan)
+            raw = norm = torch.full_like(chains.log_weight, torch.nan)
         target, experts = self._known(kernel, chains)
         row = {
-            "energy": torch.stack([raw, norm, target[first]], dim=1),
-            "counts": _counts(group.counts, replicas),
-            "tokens": chains.tokens[first],
-            "rejected": group.rejected[first],
-            "lengths": chains.lengths[first],
+            "energy": torch.stack([raw, norm, target], dim=1),
+            "counts": group.counts,
+            "tokens": chains.tokens,
+            "rejected": group.rejected,
+            "lengths": chains.lengths,
         }
         if self.manifest.experts:
-            row["expert_energy"] = experts[first]
+            row["expert_energy"] = experts
         if chains.resizable:
-            row["sizes"] = sizes_of(chains)[first]
+            row["sizes"] = sizes_of(chains)
         if self.kernel.particles:
-            row |= {"log_weight": chains.log_weight, "ancestor": chains.replica}
-        if replicas > 1:
-            row |= _exchanged(kernel, group.chains, chains, target.view(-1, replicas))
+            row |= {"log_weight": chains.log_weight, "ancestor": chains.ancestor}
         self.group = group.with_chains(ended(chains))
         self._write(row)
 
     def _known(self, kernel: Kernel, chains: Chains) -> tuple[Tensor, Tensor]:
         """Return the energy of an epoch's target and those of its experts, if they are known."""
         energy, known, count = kernel.energy, chains.part_values, len(self.manifest.experts)
-        unknown = torch.full_like(chains.beta, torch.nan)
+        unknown = torch.full_like(chains.log_weight, torch.nan)
         experts = unknown[:, None].repeat(1, count)
         if energy is None or known is None or known.of is None or not energy.leads(known.of):
             return unknown, experts
@@ -318,7 +311,7 @@ class TaskRunner:
     def _show(self, chains: Chains) -> None:
         """Let an observer see some chains."""
         if self.watch is not None:
-            self.watch(first_replicas(chains, self.kernel.replicas))
+            self.watch(chains)
 
     def _end_if_due(self) -> None:
         """End the task, if it has lasted long enough or all chains have reached its end."""
@@ -341,33 +334,9 @@ def _alike(one: Metropolis, other: Kernel) -> bool:
     return replace(other, target_temperature=one.target_temperature) == one
 
 
-def _exchanged(kernel: Kernel, before: Chains, after: Chains, energy: Tensor) -> Row:
-    """Return what happened to the replicas of some chains at the end of an epoch."""
-    replicas = energy.shape[1]
-    swaps = swapped(before, after, replicas)
-    # Epochs that accept everything test no swap.
-    tested = kernel.tested() if isinstance(kernel, Exchange) else torch.zeros(replicas - 1)
-    return {
-        "rung_energy": energy,
-        "rung_replica": after.replica.view(-1, replicas),
-        "swap_tested": tested.bool().to(swaps.device).expand_as(swaps),
-        "swap_accepted": swaps,
-    }
-
-
-def _counts(rows: Tensor, replicas: int) -> Tensor:
-    """Return the counts of the chains: their own, but the costs of all their replicas."""
-    each = rows.view(-1, replicas, rows.shape[1])
-    counts = each[:, 0].clone()
-    for column in (COUNTS.index("passes"), slice(len(COUNTS), None)):
-        counts[:, column] = each[:, :, column].sum(1)
-    return counts
-
-
-def _first_chains(group: GroupState, replicas: int) -> Chains:
+def _first_chains(group: GroupState) -> Chains:
     """Return a few chains as they stand, for an observer in another process."""
     chains = replace(group.chains, tokens=group.buffers.get("tokens", group.chains.tokens))
-    chains = first_replicas(chains, replicas)
     first = torch.arange(min(_SHOWN, len(chains.chain)))
     known = chains.part_values
     # It is sent to another process, which need not know the energy to show its value.

@@ -278,10 +278,9 @@ def group_size(scorer: Scorer, kernel: Kernel, schedule: Schedule, layout: Layou
     first, moving = (kernel_at(kernel, schedule, e) for e in (0, schedule.epochs - 1))
     in_rounds = (sampler_for(model, one) is not None for one in (first, moving))
     most = scorer.resident(layout.width, layout.mean, lock_step=not all(in_rounds))
-    rows = chains * kernel.replicas
-    if _is_long(model, rows, schedule.epochs, (layout.width + layout.shortest) / 2):
-        groups = max(1, min(_cores(), rows * layout.mean // _FEWEST_TOKENS))
-        return min(most, -(-chains // groups) * kernel.replicas)
+    if _is_long(model, chains, schedule.epochs, (layout.width + layout.shortest) / 2):
+        groups = max(1, min(_cores(), chains * layout.mean // _FEWEST_TOKENS))
+        return min(most, -(-chains // groups))
     if model.device.type != "cuda" or _records(model, moving):
         return most
     return min(most, max(_FEWEST_TAKING_TURNS, -(-chains // _THREADS)))
@@ -309,8 +308,8 @@ def automatic_count(manifest: Manifest, model: MaskedModel, groups: int) -> int:
     count = min(_cores(), groups)
     if manifest.config.kernel.get("unnamed") or manifest.config.execution.threads > 1 or count < 2:
         return 0
-    length, rows = (manifest.width + manifest.shortest) / 2, manifest.chains * manifest.replicas
-    return count if _is_long(model, rows, manifest.schedule.epochs, length) else 0
+    length, epochs = (manifest.width + manifest.shortest) / 2, manifest.schedule.epochs
+    return count if _is_long(model, manifest.chains, epochs, length) else 0
 
 
 def _cores() -> int:

@@ -42,8 +42,6 @@ ENERGIES = ("raw", "norm")
 _FEWEST_BINS, _MOST_BINS = 8, 50
 # A report, or that of one run, or a part of it.
 Data = dict[str, Any]
-# Kernels that hold the one that moves a chain.
-_AROUND = ("exchange", "population")
 
 
 def build(
@@ -308,8 +306,7 @@ def metadata(manifest: Manifest) -> dict[str, str]:
     """Return what a reader asks first: model, kernel, schedule, when, versions."""
     model, smoothing = manifest.config.model, manifest.config.model.source.remove_smoothing
     kernel = manifest.config.kernel
-    kernel = part_of(kernel, "kernel") if kernel["part"] in _AROUND else kernel
-    ladder = ", ".join(f"{beta:g}" for beta in manifest.ladder or ())
+    kernel = part_of(kernel, "kernel") if manifest.particles else kernel
     temperature = manifest.schedule.target_temperature or f"{kernel.get('target_temperature', 1):g}"
     path, around = {}, manifest.config.kernel
     if particles := manifest.particles:
@@ -336,11 +333,6 @@ def metadata(manifest: Manifest) -> dict[str, str]:
         "schedule": "" if manifest.particles else _schedule(manifest),
         "chains": "" if manifest.particles else f"{manifest.chains:,}",
         **path,
-        "replicas": (
-            f"{manifest.replicas} of each chain" + f", at β = {ladder}" * bool(ladder)
-            if manifest.replicas > 1
-            else ""
-        ),
         "sequences": _inputs(manifest),
         "seed": str(manifest.config.seed),
         "when": manifest.created.replace("T", " ").replace("+00:00", " UTC"),

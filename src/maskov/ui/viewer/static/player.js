@@ -126,9 +126,7 @@ class Player {
     byId("steps").replaceChildren(...replay.steps.map((step, index) => this.stepRow(step, index + 1)));
     byId("agreement").className = replay.agrees ? "agreement good" : "agreement bad";
     byId("agreement").textContent = replay.agrees
-      ? replay.swapped
-        ? "✓ Replayed from the record with the run’s own random numbers; it rejects where the run rejected. The chain then swapped its sequence for that of a replica."
-        : "✓ Replayed from the record with the run’s own random numbers; it ends in the tokens that were recorded, and rejects where they were rejected."
+      ? "✓ Replayed from the record with the run’s own random numbers; it ends in the tokens that were recorded, and rejects where they were rejected."
       : "✗ This replay does not end where the record does. On another machine, or in other batches, rounding can flip a close decision: these are not exactly the run’s steps.";
   }
 
