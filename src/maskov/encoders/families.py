@@ -225,7 +225,8 @@ def _post_norm(config: Config, weights: Weights) -> EncoderNetwork:
     family = FAMILIES[config["model_type"]]
     if not family.layer:
         raise UnsupportedError("other layers")
-    width, eps = config[family.width], family.epsilon(config)
+    width: int = config[family.width]
+    eps = family.epsilon(config)
     count, inside, heads, activation = (config[name] for name in family.sizes)
     embedding, blocks = _learned(config, weights), []
     if embedding.tokens.shape[1] != width:

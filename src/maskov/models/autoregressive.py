@@ -134,12 +134,7 @@ class AutoregressiveTranslator:
         """
         if beam < 1:
             raise InputError(f"the beam size must be at least 1, not {beam}.")
-        return self.translate_ids(source_ids(self, texts, lines), beam, length_power)
-
-    def translate_ids(
-        self, ids: Sequence[Sequence[int]], beam: int, length_power: float = 1.0
-    ) -> list[list[int]]:
-        """Return the tokens of the best translation found for each source, which has its end."""
+        ids = source_ids(self, texts, lines)
         sizes = torch.tensor([len(line) for line in ids], device=self.device)
         translations: list[list[int]] = [[] for _ in ids]
         on_gpu = self.device.type == "cuda"

@@ -229,17 +229,12 @@ def _on_this_machine(name: str) -> str:
 
     The hub's own `local_files_only` still opens connections, so it is not asked at all.
     """
-    from huggingface_hub import try_to_load_from_cache
-
     if Path(name).exists() or name.endswith(".txt"):
         return name
-    for file in ("config.json", "tokenizer_config.json", "tokenizer.json"):
-        try:
-            cached = try_to_load_from_cache(name, file)
-        except ValueError:  # no name that the hub could have
-            break
-        if isinstance(cached, str):
-            return str(Path(cached).parent)
+    files = ("config.json", "tokenizer_config.json", "tokenizer.json")
+    cached = next(filter(None, (_from_hub(name, file) for file in files)), None)
+    if cached is not None:
+        return str(cached)
     raise ModelError(
         f"'{name}' is not on this machine, and is not downloaded because a run folder names it; "
         "if you trust it, allow that with --allow-download; a model in memory is given to "
@@ -260,25 +255,29 @@ def translation_folder(name: str, download: bool = False) -> Path | None:
     """
     folder = folder_of(name) or Path(name)
     if name.count("/") == 1 and not os.path.exists(folder):
-        folder = _from_hub(name, download) or folder
+        folder = _from_hub(name, "config.json", download) or folder
+        if download and is_translation(folder):
+            folder = _downloaded(name)
     return folder if is_translation(folder) else None
 
 
-def _from_hub(name: str, download: bool) -> Path | None:
+def _from_hub(name: str, file: str, download: bool = False) -> Path | None:
+    """Return the folder of a file in the hub's cache, or None; with `download` it is put there."""
     import huggingface_hub as hub
 
     try:
-        find = hub.hf_hub_download if download else hub.try_to_load_from_cache
-        config = find(name, "config.json")
+        found = (hub.hf_hub_download if download else hub.try_to_load_from_cache)(name, file)
     except Exception:  # many kinds; loading says that there is no such model
         return None
-    if not isinstance(config, str):
-        return None
-    folder = Path(config).parent
-    if not download or not is_translation(folder):
-        return folder
+    return Path(found).parent if isinstance(found, str) else None
+
+
+def _downloaded(name: str) -> Path:
+    """Return the folder of a translation model, with all that it needs from the hub."""
+    from huggingface_hub import snapshot_download
+
     try:
-        return Path(hub.snapshot_download(name, allow_patterns=_FILES))
+        return Path(snapshot_download(name, allow_patterns=_FILES))
     except Exception as error:
         reason = str(error).partition("\n")[0]
         raise ModelError(

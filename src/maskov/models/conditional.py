@@ -18,7 +18,7 @@ from maskov.encoders import Encoder, LMHead, Memory, Reading
 from maskov.errors import InputError, ModelError
 from maskov.models.base import MaskedModel, coarse
 from maskov.models.network import TranslationNetwork, decoder_of
-from maskov.models.packed import Frame, PackedModel
+from maskov.models.packed import PackedModel
 from maskov.models.scorer import Batcher, token_budget
 from maskov.models.tokens import forbidden_tokens, token_ids
 from maskov.random import CounterRng, Purpose, categorical
@@ -94,18 +94,12 @@ class ConditionalModel(PackedModel):
                 f"'{self.name}' is autoregressive and has no masked conditionals; use it with "
                 "--method ar."
             )
-        self.network = self.checkpoint = network.eval().requires_grad_(False)
-        self.tokenizer = tokenizer
-        self.mask_id = int(tokenizer.mask_token_id)
-        self.device = network.words.weight.device
-        self.dtype = network.words.weight.dtype
-        self.precision = str(self.dtype).removeprefix("torch.")
+        self.network = network.eval().requires_grad_(False)
+        end = [int(tokenizer.eos_token_id)] if network.shape.target_end else []
+        self._use(network, tokenizer, network.words.weight, [], end)
         self.head = LMHead(network.words.weight)
         self.forbidden = forbidden_tokens(tokenizer, network.shape.vocabulary).to(self.device)
-        self.min_length = 1
-        self.max_length = network.shape.longest - int(network.shape.target_end)
-        end = [int(tokenizer.eos_token_id)] if network.shape.target_end else []
-        self.frame = Frame.of([], end, self.mask_id, self.device)
+        self.max_length = network.shape.longest - len(end)
         self.encoder = decoder_of(network)
         self.sources: Sources | None = None
         self._memory: Memory | None = None

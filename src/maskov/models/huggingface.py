@@ -29,7 +29,7 @@ from maskov.models.checkpoint import (
     load_checkpoint,
     load_tokenizer,
 )
-from maskov.models.packed import Frame, PackedModel, pack_masked
+from maskov.models.packed import PackedModel, pack_masked
 from maskov.models.tokens import (
     MARKS,
     check_tokens,
@@ -79,22 +79,16 @@ class HuggingFaceModel(PackedModel):
                 f"the tokenizer of '{self.name}' has no mask token; it is not a masked language "
                 "model, or else name its mask: --model 'NAME(mask_token_id=5)'."
             )
-        self.tokenizer = tokenizer = with_mask(tokenizer, wanted, self.name)
+        tokenizer = with_mask(tokenizer, wanted, self.name)
         self.caution = caution
-        self.checkpoint = network
-        self.mask_id = int(tokenizer.mask_token_id)
         weight = network.head.weight if isinstance(network, MaskedCheckpoint) else a_weight(network)
-        self.device, self.dtype = weight.device, weight.dtype
-        self.precision = str(self.dtype).removeprefix("torch.")
-        before, after = frame_of(tokenizer, self.name)
-        self.frame = Frame.of(before, after, self.mask_id, self.device)
+        self._use(network, tokenizer, weight, *frame_of(tokenizer, self.name))
         pad = tokenizer.pad_token_id
         self._pad_id = int(pad) if pad is not None else self.mask_id
         # A tokenizer that was given its mask here does not know that words hold their space.
         self.mask_takes_space = diffusion and any(
             len(token) > 1 and token[0] in MARKS for token in tokenizer.get_vocab()
         )
-        self.min_length = 1
         self.max_length = capacity(config, tokenizer) - self.frame.size
         if isinstance(network, MaskedCheckpoint):
             self.encoder, self.head = network.encoder, network.head

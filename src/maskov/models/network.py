@@ -196,9 +196,11 @@ class TranslationNetwork(nn.Module):
         self.decoder = nn.ModuleList(
             Layer(shape, crosses=True, dropout=dropout) for _ in range(shape.decoder_layers)
         )
-        ends = shape.norm_first
-        self.encoder_norm = nn.LayerNorm(shape.width, eps=shape.norm_epsilon) if ends else None
-        self.decoder_norm = nn.LayerNorm(shape.width, eps=shape.norm_epsilon) if ends else None
+        # With post-norm the last layers end with their own.
+        self.encoder_norm, self.decoder_norm = (
+            nn.LayerNorm(shape.width, eps=shape.norm_epsilon) if shape.norm_first else nn.Identity()
+            for _ in range(2)
+        )
         self.dropout = nn.Dropout(dropout)
 
     def encode(
@@ -223,8 +225,7 @@ class TranslationNetwork(nn.Module):
         mask = additive(F.pad(inside, (1, 0), value=True)[:, None, None], states.dtype)
         for layer in self.encoder:
             states = layer(states, mask)
-        if self.encoder_norm is not None:
-            states = self.encoder_norm(states)
+        states = self.encoder_norm(states)
         scores = F.linear(states[:, 0], self.lengths.weight)
         # No target is empty, and row 0 is not a length.
         scores = scores.index_fill(1, scores.new_zeros(1, dtype=torch.long), -1e9)
@@ -251,7 +252,8 @@ class TranslationNetwork(nn.Module):
             memory_mask = additive(memory_mask, states.dtype)
         for layer, source in zip(self.decoder, memory, strict=True):
             states = layer(states, mask, source, memory_mask, causal)
-        return self._final_norm(states)
+        normed: Tensor = self.decoder_norm(states)
+        return normed
 
     def decode_next(
         self,
@@ -267,7 +269,8 @@ class TranslationNetwork(nn.Module):
             memory_mask = additive(memory_mask, states.dtype)
         for layer, source, before in zip(self.decoder, memory, past, strict=True):
             states = layer(states, None, source, memory_mask, past=before, place=place)
-        return self._final_norm(states)[:, 0]
+        normed: Tensor = self.decoder_norm(states)
+        return normed[:, 0]
 
     def empty_cache(self, count: int, length: int) -> list[KeyValues]:
         """Allocate the keys and values of `count` sequences in a causal decoder."""
@@ -283,9 +286,6 @@ class TranslationNetwork(nn.Module):
     def scores(self, states: Float[Tensor, "*n width"]) -> Float[Tensor, "*n vocabulary"]:
         """Return the score of every token, in the dtype of the states."""
         return F.linear(states, self.words.weight.to(states.dtype))
-
-    def _final_norm(self, states: Tensor) -> Tensor:
-        return states if self.decoder_norm is None else self.decoder_norm(states)
 
 
 def additive(mask: Tensor, dtype: torch.dtype) -> Tensor:

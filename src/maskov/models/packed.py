@@ -36,14 +36,6 @@ class Frame:
     after: Int[Tensor, " after"]
     mask_id: int
 
-    @classmethod
-    def of(
-        cls, before: Sequence[int], after: Sequence[int], mask_id: int, device: torch.device
-    ) -> Frame:
-        """Return the frame of these tokens on a device."""
-        first = torch.tensor(before, dtype=torch.long, device=device)
-        return cls(first, torch.tensor(after, dtype=torch.long, device=device), mask_id)
-
     @property
     def size(self) -> int:
         """Number of tokens added to each sequence."""
@@ -146,11 +138,34 @@ class PackedModel(MaskedModel):
     # Whether a token holds the space before it, and the mask therefore, too.
     mask_takes_space: bool = False
 
+    min_length = 1
+
     def _named(self, source: ModelSource | str) -> None:
         """Set the name and the source; what is changed in the model afterwards is added to it."""
         source = ModelSource(source) if isinstance(source, str) else source
         self.name = source.name
         self.source = replace(source, prefix="", extra_letters="", remove_smoothing=0.0)
+
+    def _use(
+        self,
+        network: Any,
+        tokenizer: Any,
+        weight: Tensor,
+        before: Sequence[int],
+        after: Sequence[int],
+    ) -> None:
+        """Set the network and its tokenizer, which frames texts with special tokens.
+
+        One `weight` has the device and dtype of all.
+        """
+        self.checkpoint, self.tokenizer = network, tokenizer
+        self.mask_id = int(tokenizer.mask_token_id)
+        self.device, self.dtype = weight.device, weight.dtype
+        self.precision = str(self.dtype).removeprefix("torch.")
+        first, last = (
+            torch.tensor(ids, dtype=torch.long, device=self.device) for ids in (before, after)
+        )
+        self.frame = Frame(first, last, self.mask_id)
 
     # Texts.
 
