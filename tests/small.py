@@ -1,13 +1,22 @@
 """Models small enough to enumerate, shared by the tests."""
 
+from dataclasses import replace
+
 import torch
 from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 
-from maskov.exact import balance_error, fresh_state, invariance_error, transition_matrix
-from maskov.kernels import Kernel
+from maskov.exact import (
+    asynchronous_matrix,
+    balance_error,
+    fresh_state,
+    invariance_error,
+    step_matrix,
+)
+from maskov.kernels import Kernel, Metropolis
 from maskov.kernels.base import ended, epoch as run_epoch
 from maskov.models import HuggingFaceModel
 from maskov.models.scorer import Scorer
+from maskov.moves import Sweep
 from maskov.random import CounterRng
 from maskov.testing import random_table
 from maskov.types import Chains, StepInfo
@@ -52,6 +61,19 @@ def epoch(kernel: Kernel, state: Chains, engine: Scorer, draws: CounterRng):
     for after, info in run_epoch(kernel, before, engine, draws):
         yield before, after, info
         before = after
+
+
+def transition_matrix(kernel, scorer: Scorer, states, masked, asynchronous: bool = False):
+    """Return P(x → x') of one step of the site move that masks the given positions.
+
+    The step is the kernel's own or that of asynchronous chains.
+    """
+    start = fresh_state(states, masked.expand(states.shape))
+    if asynchronous and isinstance(kernel, Metropolis):
+        return asynchronous_matrix(kernel, scorer, start, start.free)
+    whole = Sweep("left-to-right", int(masked.sum()))
+    kernel = replace(kernel, move=replace(kernel.move, positions=whole))
+    return step_matrix(kernel, scorer, start)
 
 
 def site_matrices(kernel: Kernel, model, states, target, asynchronous: bool):

@@ -15,10 +15,11 @@ from maskov import Gibbs, Metropolis, Norm, Raw, Sweep, counterexample
 from maskov.exact import (
     all_states,
     distribution,
+    fresh_state,
     invariance_error,
     stationary,
+    step_matrix,
     sweep_matrix,
-    transition_matrix,
 )
 from maskov.kernels import Kernel
 from maskov.models.scorer import Scorer
@@ -48,9 +49,8 @@ class ExactLaws(Cell):
             if order == "left to right":
                 return sweep_matrix(kernel, engine, states)
             masks = torch.eye(model.max_length, dtype=torch.bool)
-            first_step, second_step = (
-                transition_matrix(kernel, engine, states, mask) for mask in masks
-            )
+            places = (fresh_state(states, mask.expand(states.shape)) for mask in masks)
+            first_step, second_step = (step_matrix(kernel, engine, place) for place in places)
             if order == "right to left":
                 return second_step @ first_step
             return (first_step + second_step) / 2

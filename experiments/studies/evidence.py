@@ -16,7 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,8 @@ TARGETS = (
     ("0.69*ordered+0.26*norm", 1.0), ("norm", 1.0), ("norm", 1.45), ("raw", 2.8), ("raw", 1.0),
 )  # fmt: skip
 # What is exact, and E_norm to compare.
-FEW = ("ordered", "ordered(left-to-right)", "ordered(rule=confident)", "ordered(orders=4)", "norm")
+FEW = ("ordered", "ordered(left-to-right)", "ordered(rule=confident)", "ordered(orders=4)",
+       "ordered(orders=8)", "norm")  # fmt: skip
 MASKED, TWIN = Path("models/deroen-small"), Path("models/deroen-twin")
 SETS = ("multi30k.test2016.deen", "europarl.dev.deen")
 MODELS = ("sapiens-vh", "sapiens-vl", "antiberty")
@@ -54,14 +55,16 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--texts", type=Path, default=HELD_OUT)
     parser.add_argument("--data", type=Path, help="folder of test sets, or of antibodies")
-    parser.add_argument("--most", type=int, default=100, help="sentence pairs of a set")
+    parser.add_argument("--most", type=int, default=100, help="sentence pairs or chains of a set")
     parser.add_argument("--model", default="wiki-small")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--particles", type=int, default=64)
     parser.add_argument("--populations", type=int, default=4)
     parser.add_argument("--passes", type=int, default=None)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", nargs="*", default=[], help="targets such as norm@1.45")
+    parser.add_argument(
+        "--only", nargs="*", default=[], help="targets such as norm@1.45, or of antibodies energies"
+    )
     options = parser.parse_args()
     torch.set_num_threads(1)
     options.out.mkdir(parents=True, exist_ok=True)
@@ -82,11 +85,16 @@ def _write(document: dict[str, Any], path: Path) -> None:
 
 
 def _likelihoods(
-    document: dict[str, Any], path: Path, key: str, model: Any, texts: list[str]
+    document: dict[str, Any],
+    path: Path,
+    key: str,
+    model: Any,
+    texts: list[str],
+    only: Sequence[str] = (),
 ) -> None:
     """Score texts by every energy; keep nats per token and its standard error over texts."""
     for energy in FEW:
-        if energy in document["targets"].setdefault(key, {}):
+        if energy in document["targets"].setdefault(key, {}) or (only and energy not in only):
             continue
         scores = maskov.score(model, texts, energy)
         rates = torch.tensor([one.energy / len(one.tokens) for one in scores]).double()
@@ -128,15 +136,16 @@ def _translations(options: argparse.Namespace, document: dict[str, Any], path: P
 
 def _antibodies(options: argparse.Namespace, document: dict[str, Any], path: Path) -> None:
     """Measure natural antibodies: the mouse and rat parents, and what was made human of them."""
-    for name in MODELS:
+    for name in (options.model,) if options.model in MODELS else MODELS:
         model = maskov.load(name, options.device)
         for kind in ("parental", "experimental"):
             file = options.data / "humab25" / f"{kind}.fa"
             records = parse(file.read_text().splitlines(), str(file))
             chains = name[-2:].upper() if name.startswith("sapiens") else ("VH", "VL")
             for chain in (chains,) if isinstance(chains, str) else chains:
-                texts = [one for one in records if one.name.endswith(chain)]
-                _likelihoods(document, path, f"{name}, {kind} {chain}", model, texts)
+                texts = [one for one in records if one.name.endswith(chain)][: options.most]
+                label = f"{name}, {kind} {chain}"
+                _likelihoods(document, path, label, model, texts, options.only)
 
 
 def _measure(options: argparse.Namespace, document: dict[str, Any], path: Path) -> None:
@@ -308,6 +317,8 @@ _COMMANDS = (
     "--particles 32 --passes 200 --out results/evidence",
     "$ python -m experiments.studies.evidence translation --data DATA/test --most 60 --out "
     "results/evidence",
+    "$ python -m experiments.studies.evidence antibody --data DATA/antibody --model antiberty "
+    "--most 3 --only ordered --out results/evidence",
     "$ python -m experiments.studies.evidence antibody --data DATA/antibody --out results/evidence",
     "$ python -m experiments.studies.evidence page --out results/evidence",
 )

@@ -1,22 +1,25 @@
 """Gaps in held-out sentences restored: how probable each method finds the missing tokens.
 
     python -m experiments.studies.restoration measure TEXTS --out results/restoration --gaps 1:500
+    python -m experiments.studies.restoration chains TEXTS --out results/restoration --gaps 1:40
     python -m experiments.studies.restoration page --out results/restoration
 
 TEXTS has a paragraph a line, as WikiText has, or is a FASTA file of heavy chains. `--gaps` are
 sizes and their numbers of gaps, each in a sentence of 12 to 24 tokens; size 0 is one to four tokens
 whose number is not told. A document has a line for each gap. Gaps that it has already are not
-measured again, so `measure` may be stopped at any time. The second command writes the page and the
-figure from all documents.
+measured again, so `measure` may be stopped at any time. `chains` fills gaps that were measured by
+Metropolis-Hastings chains. The last command writes the page and the figure from all documents.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,9 +34,12 @@ from maskov.energies import parse_energy
 from maskov.energies.ordered import Ordered
 from maskov.fasta import read_fasta, spelled
 from maskov.filling import DEFAULT_ENERGY, DistinctScorer, Filler, Shape
+from maskov.kernels import Metropolis
+from maskov.kernels.base import ended, epoch
 from maskov.models.base import Queries
+from maskov.moves import Site, Span
 from maskov.random import CounterRng
-from maskov.types import Float, Sequences, Tensor
+from maskov.types import Chains, Float, Sequences, Tensor
 from maskov.ui.detokenise import detokenised
 
 TOP, MOST = 20, 4
@@ -46,6 +52,9 @@ FILL_MASK, MASK_PREDICT = "fill-mask (independent blanks)", "mask-predict"
 BEAM = "left-to-right beam"
 EVEN = "`infill`, lengths equally probable"
 SOUND, INFILL, SMALL = "beam with a sound score", "`infill`", "`infill`, 2 orders, search of 4"
+# Chains of a gap, their passes where `infill` needs fewer, and their energies.
+CHAINS, FEWEST = 4, 50
+TARGETS = ("norm", "raw", DEFAULT_ENERGY)
 Tokens = tuple[int, ...]
 
 
@@ -107,6 +116,54 @@ class Methods:
             yield SOUND, self._listed(gap, again) | {"top": None} | cost
             yield SMALL, self._infill(gap, self.pair, passes=1)
         yield INFILL, self._infill(gap, self.mixture)
+
+    def chains(self, gap: Gap, passes: int) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield what chains say of the truth after some passes.
+
+        Chains start at fills from left to right. The shares are those of the second half of their
+        states, with one more that is spread like the independent blanks of fill-mask: a truth that
+        was not visited has a probability, too.
+        """
+        base = math.exp(self._independent(gap)["log_p"])
+        for name in TARGETS:
+            kernel = Metropolis(parse_energy(name), Span() if gap.size > 1 else Site())
+            self.scorer.known.clear()
+            begun, spent, states = time.process_time(), self.scorer.passes, list[Tokens]()
+            used = 0
+            for chains in self._chain_states(gap, kernel):
+                rows = chains.tokens[:, gap.start : gap.start + gap.size].tolist()
+                states += map(tuple, rows)
+                used = self.scorer.passes - spent
+                # A chain that has seen all it proposes runs no passes any more.
+                if used >= passes or len(states) >= 20 * passes:
+                    break
+            row = self._shares(gap, Counter(states[len(states) // 2 :]), base)
+            cost = {"passes": used, "seconds": round(time.process_time() - begun, 3)}
+            yield f"chains, {name}", row | cost
+
+    def _chain_states(self, gap: Gap, kernel: Metropolis) -> Iterator[Chains]:
+        """Yield the chains after each step, without end."""
+        asked, chain = gap.filled([(self.model.mask_id,) * gap.size] * CHAINS), torch.arange(CHAINS)
+        rng, zero = CounterRng(self.seed), torch.zeros_like(chain)
+        drawn = self.left.draw(self.scorer, asked, chain, zero, rng)
+        assert asked.free is not None
+        chains = Chains.at(drawn.tokens, asked.lengths, asked.free, chain, zero)
+        while True:
+            for after, _ in epoch(kernel, chains, self.scorer, rng):
+                chains = after
+                yield chains
+            chains = ended(kernel.end(chains, rng))
+
+    def _shares(self, gap: Gap, counts: Counter[Tokens], base: float) -> dict[str, Any]:
+        """Return what shares of states say of the truth."""
+        total, own = counts.total(), counts[gap.truth]
+        best = [fill for fill, _ in counts.most_common(TOP)]
+        above = sum(n for n in counts.values() if n > own) / total
+        return {
+            "rank1": best[0] == gap.truth, "rank20": gap.truth in best,
+            "top": counts[best[0]] / total, "log_p": math.log((own + base) / (total + 1)),
+            "above": above if own else 1.0,
+        }  # fmt: skip
 
     def text(self, gap: Gap, fill: Tokens) -> str:
         """Return the sentence with a fill."""
@@ -273,7 +330,7 @@ def document(out: Path, model: str) -> Path:
 
 
 def measure(options: argparse.Namespace) -> None:
-    """Fill gaps by every method, and keep what each says of the truth."""
+    """Fill gaps by every method, or by chains, and keep what each says of the truth."""
     end = time.monotonic() + options.seconds
     torch.set_num_threads(options.threads)
     model = maskov.load(options.model)
@@ -283,8 +340,13 @@ def measure(options: argparse.Namespace) -> None:
     asked = [tuple(map(int, one.split(":"))) for one in options.gaps.split(",")]
     # All kinds advance together, so that a document that is cut short has some of each.
     plan = sorted((n / count, kind, n) for kind, count in asked for n in range(count))
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    done = {(row["kind"], row["number"]) for row in map(json.loads, lines)}
+    # Each kind goes through all sentences before it comes back to one.
+    stride = next(step for step in itertools.count(MOST + 1) if math.gcd(step, len(pool)) == 1)
+    by_chains = options.action == "chains"
+    if by_chains:
+        rows = {(one["kind"], one["number"]): one["methods"][INFILL] for one in _read(path)}
+        path = path.with_suffix(".chains")
+    done = {(row["kind"], row["number"]) for row in _read(path)} if path.exists() else set()
     with torch.inference_mode(), path.open("a", encoding="utf-8") as file:
         for _, kind, number in plan:
             if (kind, number) in done:
@@ -293,10 +355,14 @@ def measure(options: argparse.Namespace) -> None:
                 break
             chosen = random.Random(f"{options.seed} {kind} {number}")
             size = kind or chosen.randint(1, MOST)
-            ids = pool[(number * (MOST + 1) + kind) % len(pool)]
+            ids = pool[(number * stride + kind) % len(pool)]
             gap = Gap(ids, chosen.randrange(len(ids) - size), size, not kind)
-            answers = dict(methods.answers(gap))
-            if gap.sizes == range(1, 2):  # known from all tokens
+            if by_chains:
+                budget = max(rows[kind, number]["passes"], FEWEST)
+                answers = dict(methods.chains(gap, budget))
+            else:
+                answers = dict(methods.answers(gap))
+            if not by_chains and gap.sizes == range(1, 2):  # known from all tokens
                 answers[INFILL]["above"] = answers[FILL_MASK]["above"]
             row = {"kind": kind, "number": number, "size": size, "methods": answers}
             rounded = json.loads(json.dumps(row), parse_float=lambda text: round(float(text), 4))
@@ -332,6 +398,8 @@ def page(out: Path, model: str) -> None:
         "", f"What `infill` with two orders gains over the beam in log p: {', '.join(small)}. "
         "Mask-predict needs a pass for each token and lists one fill.",
     ]  # fmt: skip
+    if (chains := document(out, model).with_suffix(".chains")).exists():
+        text += _chains(gaps, _read(chains))
     for other in sorted(out.glob("*.jsonl")):
         theirs = _read(other)
         text += _unknown(other.stem, theirs)
@@ -387,6 +455,27 @@ def _table(gaps: list[dict[str, Any]]) -> list[str]:
         label = str(kind) if kind else f"unknown, 1 to {MOST}"
         lines += [_line(label, method, mine) for method in mine[0]]
     return lines
+
+
+def _chains(gaps: list[dict[str, Any]], filled: list[dict[str, Any]]) -> list[str]:
+    """Return the table of chains, beside `infill` on the same gaps."""
+    own = {(one["kind"], one["number"]): one["methods"][INFILL] for one in gaps}
+    both = [
+        one | {"methods": one["methods"] | {INFILL: own[one["kind"], one["number"]]}}
+        for one in filled
+    ]
+    return [
+        "", "## Chains", "",
+        f"The first gaps of each size again ({_counts(filled)}), by {CHAINS} Metropolis-Hastings "
+        "chains (single sites for one token, spans otherwise) that start at fills from left to "
+        "right. They end at the first step after as many passes as `infill` needs, or after "
+        f"{FEWEST} where that is fewer; equal passes are run once. "
+        "For one and two tokens the energies of the starts under `norm` and `raw` must take most "
+        "of these passes (steps were not counted). Probabilities are shares of "
+        "the second half of their states, with one state more that is spread like fill-mask's "
+        "independent blanks, without which a truth that was not visited would have log p −∞.", "",
+        *_table(both),
+    ]  # fmt: skip
 
 
 def _unknown(model: str, gaps: list[dict[str, Any]]) -> list[str]:
@@ -491,7 +580,7 @@ def _with_error(values: Any, sign: str = "") -> str:
 def main() -> None:
     """Measure, or write the page."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("action", choices=("measure", "page"))
+    parser.add_argument("action", choices=("measure", "chains", "page"))
     parser.add_argument("texts", type=Path, nargs="?")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--model", default="wiki-small")

@@ -324,10 +324,8 @@ def _check_step(chains: Chains, rows: Tensor, after: Chains, info: StepInfo) -> 
     if not (reported and bool((info.proposal.rows == rows).all())):
         raise AssertionError("a step reports other chains than it moved.")
     one = torch.zeros_like(chains.chain).index_fill(0, rows, 1)
-    right = (
-        (after.epoch_step == chains.epoch_step + one) & (after.step == chains.step + one)
-    ).all()
-    if not bool(right):
+    right = (after.epoch_step == chains.epoch_step + one) & (after.step == chains.step + one)
+    if not bool(right.all()):
         raise AssertionError("a step must count itself: see `maskov.kernels.base`.")
 
 
@@ -406,27 +404,6 @@ def asynchronous_matrix(
     return matrix.index_put_((source, source), chance - moved, accumulate=True)
 
 
-def transition_matrix(
-    kernel: Kernel,
-    scorer: Scorer,
-    states: Int[Tensor, "states length"],
-    masked: Bool[Tensor, " length"],
-    asynchronous: bool = False,
-) -> Float[Tensor, "states states"]:
-    """Return P(x → x') of one step of the site move that masks the given positions.
-
-    The step is the kernel's own or that of asynchronous chains.
-    """
-    assert isinstance(kernel, Metropolis | Gibbs)
-    assert isinstance(kernel.move, Site)
-    start = fresh_state(states, masked.expand(states.shape))
-    if asynchronous and isinstance(kernel, Metropolis):
-        return asynchronous_matrix(kernel, scorer, start, start.free)
-    whole = Sweep("left-to-right", int(masked.sum()))
-    kernel = replace(kernel, move=replace(kernel.move, positions=whole))
-    return step_matrix(kernel, scorer, start)
-
-
 def sweep_matrix(
     kernel: Kernel, scorer: Scorer, states: Int[Tensor, "states length"], seed: int = 0
 ) -> Float[Tensor, "states states"]:
@@ -440,14 +417,10 @@ def sweep_matrix(
 
 def stationary(matrix: Float[Tensor, "states states"]) -> Float[Tensor, " states"]:
     """Return the distribution that a transition matrix leaves unchanged."""
-    size = len(matrix)
+    one = torch.eye(len(matrix), dtype=matrix.dtype)
     # (Pᵀ − 1)π = 0 with the last equation replaced by Σπ = 1.
-    system = matrix.T - torch.eye(size, dtype=matrix.dtype)
-    system[-1] = 1.0
-    right = torch.zeros(size, dtype=matrix.dtype)
-    right[-1] = 1.0
-    solved: Tensor = torch.linalg.solve(system, right)
-    return solved
+    system = torch.cat([(matrix.T - one)[:-1], torch.ones_like(one[:1])])
+    return torch.as_tensor(torch.linalg.solve(system, one[-1]))
 
 
 def invariance_error(matrix: Tensor, target: Float[Tensor, " states"]) -> float:

@@ -14,7 +14,6 @@ from maskov import (
     DelayedAcceptance,
     Gibbs,
     LinearSchedule,
-    MaskedConditional,
     Metropolis,
     Norm,
     Raw,
@@ -32,7 +31,6 @@ from maskov.models.scorer import Scorer
 from maskov.moves import Site, Span, Sweep
 from maskov.random import CounterRng
 from maskov.runs.state import GroupShape, GroupState, load_checkpoint, save_checkpoint
-from maskov.starts import Layout, fill
 from maskov.types import Sequences
 from small import random_state, tiny_bert
 
@@ -261,35 +259,6 @@ def test_chains_with_the_most_steps_left_come_first(monkeypatch):
     settings = {"schedule": Schedule(epochs=3), "chains": 9, "length": (2, 14), "seed": 3}
     sample(MODEL, Metropolis(Raw()), token_budget=64, **settings)
     assert waited
-
-
-@pytest.mark.parametrize(
-    ("nearest", "lengths", "busy", "usable"),
-    [
-        (1, [4, 4, 4, 4], 1, [1, 1, 1, 1]),
-        # The mean is 4, so that the last chain has three times the usual steps left.
-        (1, [2, 2, 2, 2, 4, 12], 1, [1, 1, 1, 1, 1, 3]),
-        # Without an early test a further slot costs as many passes as the first.
-        (0, [2, 2, 2, 2, 4, 12], 1, [1, 1, 1, 1, 1, 1]),
-        # A first test is one pass of four tokens and two special ones: 24 tokens in all.
-        (1, [4, 4, 4, 4], 48, [2, 2, 2, 2]),
-        (1, [4, 4, 4, 4], 1000, [4, 4, 4, 4]),
-    ],
-)
-def test_few_chains_and_those_with_more_steps_left_use_more_slots(
-    nearest, lengths, busy, usable, monkeypatch
-):
-    """Of the four that each chain has, when it begins."""
-    monkeypatch.setattr("maskov.execution.recorded.BUSY_TOKENS", busy)
-    kernel = Metropolis(Raw(), delayed=DelayedAcceptance(nearest))
-    scorer, rng = Scorer(MODEL), CounterRng(0)
-    state = Layout.blank(MODEL, lengths).chains(MODEL, range(len(lengths)), max(lengths))
-    state = kernel.init(fill(state, "masked", MaskedConditional(), scorer, rng), scorer)
-    buffers = SiteBuffers.of(state, len(kernel.plan.stages), 0, 4, ring=4)
-    heat = torch.ones(4, dtype=torch.float64)
-    sampler = RecordedSites(kernel, kernel.plan, scorer, rng, buffers, heat)
-    sampler.limit.fill_(4)
-    assert sampler._usable_slots().tolist() == usable
 
 
 def test_choosing_under_a_budget():

@@ -168,7 +168,14 @@ FIGURES = diagnose(manifest(300, 8), traces(autoregressive(0.0, 300, 8))).energi
 
 
 def share(ess: float, r_hat: float = 1.01, chains: int = 8) -> TokenStatistic:
-    return TokenStatistic("the share of 'the'", chains, 0.1, r_hat, 1.1, ess)
+    return TokenStatistic(
+        name="the share of 'the'",
+        chains=chains,
+        mean=0.1,
+        r_hat=r_hat,
+        r_hat_limit=1.1,
+        ess_bulk=ess,
+    )
 
 
 def about(**kernel: Any) -> Manifest:

@@ -1,7 +1,6 @@
 """What our encoder does not know is left to the network's own forward."""
 
 import pytest
-import torch
 from torch import nn
 
 import maskov
@@ -75,12 +74,6 @@ def test_networks_that_are_not_known(name):
         assert _encoder(network) is not None
         change(network)
     assert _encoder(network) is None
-
-
-def test_recording_hooks_of_transformers_are_harmless():
-    network = build("bert")
-    network.base_model(input_ids=torch.tensor([[3, 4]]), output_hidden_states=True)
-    assert _encoder(network) is not None
 
 
 def test_a_wrong_window_shows_on_the_probe(monkeypatch):

@@ -5,18 +5,17 @@ import itertools
 import pytest
 import torch
 
-from maskov import DelayedAcceptance, Gibbs, MaskedConditional, Metropolis, Norm, Raw, Sweep
+from maskov import DelayedAcceptance, MaskedConditional, Metropolis, Norm, Raw, Sweep
 from maskov.exact import (
     all_states,
     balance_error,
     distribution,
     invariance_error,
     sweep_matrix,
-    transition_matrix,
 )
 from maskov.models.scorer import Scorer
 from maskov.moves import Site
-from small import site_matrices
+from small import site_matrices, transition_matrix
 from tiny_translation import conditional, plain_energies
 
 TOLERANCE = 1e-10
@@ -68,20 +67,6 @@ def test_the_target_of_another_source_is_not_left_invariant():
 
 
 @pytest.mark.parametrize(("source", "energy"), [*zip(SOURCES, ENERGIES, strict=True)])
-def test_delayed_acceptance_leaves_the_target_invariant(source, energy):
-    model = GIVEN[source]
-    target = distribution(model, ENERGIES[energy], STATES)
-    accepts = []
-    for nearest in (0, 1):
-        kernel = Metropolis(
-            ENERGIES[energy], Site(MaskedConditional(0.8)), delayed=DelayedAcceptance(nearest)
-        )
-        matrices = site_matrices(kernel, model, STATES, target, asynchronous=True)
-        accepts += [1 - matrix.diagonal().mean() for matrix in matrices]
-    assert sum(accepts[LENGTH:]) < sum(accepts[:LENGTH]) - 1e-3  # two tests are taken
-
-
-@pytest.mark.parametrize(("source", "energy"), [*zip(SOURCES, ENERGIES, strict=True)])
 def test_blocks_leave_the_target_invariant(source, energy):
     model = GIVEN[source]
     kernel = Metropolis(ENERGIES[energy], Site(MaskedConditional(0.8), Sweep(block=2)))
@@ -91,12 +76,3 @@ def test_blocks_leave_the_target_invariant(source, energy):
         matrix = transition_matrix(kernel, Scorer(model), STATES, masked)
         assert balance_error(matrix, target) < TOLERANCE
     assert invariance_error(sweep_matrix(kernel, Scorer(model), STATES), target) < TOLERANCE
-
-
-@pytest.mark.parametrize("block", [1, 2])
-@pytest.mark.parametrize("source", SOURCES)
-def test_degenerate_gibbs_leaves_neither_target_invariant(source, block):
-    model = GIVEN[source]
-    matrix = sweep_matrix(Gibbs(Site(positions=Sweep(block=block))), Scorer(model), STATES)
-    for energy in ENERGIES.values():
-        assert invariance_error(matrix, distribution(model, energy, STATES)) > 1e-3

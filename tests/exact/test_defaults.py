@@ -20,10 +20,6 @@ def test_the_default_kernel(energy):
     check_kernel(default_kernel(energy), TABLE, length=3, seeds=2)
 
 
-def test_the_command_and_the_library_have_one_default():
-    assert plan(model=TABLE, energy="raw").kernel.kernel == default_kernel()
-
-
 @pytest.mark.parametrize("model", [TABLE, BERT], ids=["table", "bert"])
 def test_plain_sentences_are_redrawn(model):
     planned = plan(model=model, length=3)

@@ -44,16 +44,6 @@ class Slotted:
         return [float(self.word in text.split()) for text in texts]
 
 
-@dataclass(frozen=True)
-class Any:
-    """One with a field that JSON does not keep."""
-
-    words: tuple[str, ...]
-
-    def __call__(self, texts):
-        return [float(bool(set(self.words) & set(text.split()))) for text in texts]
-
-
 class Staged(Energy):
     """An energy with an early stage that has the name of another one's."""
 
@@ -85,7 +75,6 @@ def _elsewhere():
 PAIRS = {
     "two instances": (Has("a"), Has("b")),
     "two modules": (Has("a"), _elsewhere()),
-    "frozen with a tuple": (Any(("a",)), Any(("b",))),
     "two lambdas": (lambda t: [float("a" in x.split()) for x in t], lambda t: norm(t)),
     "slots": (Slotted("a"), Slotted("b")),
     "with stages": (Staged("a"), Staged("b")),

@@ -3,11 +3,10 @@
 import itertools
 import random
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
 import torch
-from scipy import stats
 
 import tiny_models
 from maskov import (
@@ -19,19 +18,16 @@ from maskov import (
     Mixture,
     Norm,
     Raw,
-    Schedule,
     Site,
     Span,
     load,
     parse_energy,
-    sample,
 )
 from maskov.energies import Energy, TextEnergy
 from maskov.energies.base import Norm as NormEnergy
-from maskov.energies.counting import Edit, edit_distance, words_changed
+from maskov.energies.counting import edit_distance, words_changed
 from maskov.energies.networks import Classifier, Similar
 from maskov.energies.other_models import OtherModel
-from maskov.exact import all_sequences, all_states, distribution, fresh_state
 from maskov.models.scorer import Scorer
 from maskov.moves import Resize
 from maskov.testing import check_energy, check_kernel, random_table
@@ -102,12 +98,7 @@ EXPERTS = (
 # Those that count tokens read a table's; those that read words meet words of several tokens.
 COUNT_TOKENS = ("hamming", "edit", "length(2, sd=0.7)")
 CASES = [
-    (name, which)
-    if which == ("table" if name in COUNT_TOKENS else "pieces")
-    else pytest.param(name, which, marks=pytest.mark.slow)
-    for name in (*EXPERTS, "other model")
-    for which in MODELS
-    if (name, which) != ("other model", "table")
+    (name, "table" if name in COUNT_TOKENS else "pieces") for name in (*EXPERTS, "other model")
 ]
 
 
@@ -162,11 +153,8 @@ def test_energies_of_sums(text, folders):
 
 @pytest.mark.parametrize(
     ("text", "delayed"),
-    [
-        *((text, 0) for text in SUMS),
-        *((text, (1, 2)) for text in SUMS[:-1]),  # the last needs no masked passes
-        *(pytest.param(text, 1, marks=pytest.mark.slow) for text in SUMS[:-1]),
-    ],
+    # The last needs no masked passes.
+    [*((text, 0) for text in SUMS), *((text, (1, 2)) for text in SUMS[:-1])],
     ids=str,
 )
 def test_sums(text, delayed, folders):
@@ -196,32 +184,6 @@ def test_experts_together_with_constraints(constraints, folders):
     for move in (Site(conditional), Span(conditional, (2, 3))):
         kernel = Metropolis(energy, move, delayed=DelayedAcceptance(1))
         check_kernel(kernel, TABLE, reference=(0, 1, 2))
-
-
-@pytest.mark.slow
-def test_samples_have_the_law_of_a_sum_with_a_classifier(folders):
-    """By χ², one sample a chain, as in tests/statistical; a correct sampler fails once in 10^6."""
-    energy = _sum("norm+2*CLASSIFIER+0.8*edit", folders)
-    text = (2, 1, 0)
-    states = fresh_state(all_states(TABLE, 3))
-    reference = torch.tensor([text] * len(states.chain))
-    target = distribution(TABLE, energy, states.tokens, reference=reference)
-    moves = (Site(), Span(sizes=(2,)))
-    kernels = tuple(Metropolis(energy, move, delayed=DelayedAcceptance(1)) for move in moves)
-    run = sample(
-        TABLE, Mixture(kernels), Schedule(epochs=40), chains=3000, texts=[TABLE.decode(text)]
-    )
-    index = {tuple(state): row for row, state in enumerate(states.tokens.tolist())}
-    counts = torch.zeros(len(index), dtype=torch.float64)
-    for one in run.samples:
-        counts[index[tuple(one.ids)]] += 1
-    expected = target * counts.sum()
-    rare = expected < 5
-    pooled = [torch.cat([x[~rare], x[rare].sum()[None]]).numpy() for x in (counts, expected)]
-    assert stats.chisquare(*pooled).pvalue > 1e-6
-    # The law without the classifier is far away: the test would tell.
-    without = distribution(TABLE, Norm() + 0.8 * Edit(), states.tokens, reference=reference)
-    assert 3000 * float(((without - target) ** 2 / target).sum()) > 200
 
 
 def _plain_distance(one, other):
@@ -306,16 +268,6 @@ def test_classifier_and_encoder_say_what_plain_code_does(folders):
         similar = _expert("similar", which, folders)
         assert _value(similar, model, list(reference), reference) == pytest.approx(0, abs=1e-12)
         assert _value(similar, model, list(reference[:1]), reference) > 1e-3
-
-
-def test_different_lengths_have_the_values_of_each_alone(folders):
-    states = all_sequences(LENGTHS, 1, 3)
-    states = replace(states, reference=torch.tensor([(0, 1)] * len(states.chain)))
-    for name in EXPERTS:
-        energy = _expert(name, "table", folders)
-        together = energy(LENGTHS, states.sequences)
-        alone = [energy(LENGTHS, states.rows(torch.tensor([n])).sequences) for n in range(14)]
-        torch.testing.assert_close(together, torch.cat(alone), rtol=1e-10, atol=1e-10)
 
 
 @dataclass(frozen=True)

@@ -253,13 +253,6 @@ def test_gaps_of_editions_and_spans_of_characters():
         spans_blank(MODEL, "ag", [(5, 9)])
 
 
-def test_templates_do_not_depend_on_each_other():
-    several = maskov.infill(MODEL, ["ag [MASK] [MASK]", "[MASK] bh"]).fills()
-    assert several == [
-        maskov.infill(MODEL, one).fills()[0] for one in ("ag [MASK] [MASK]", "[MASK] bh")
-    ]
-
-
 @pytest.mark.parametrize("most", [2**15, 3])
 def test_equal_queries_are_run_once(most):
     """The answers are those of the plain scorer, also once some were forgotten."""

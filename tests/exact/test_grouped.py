@@ -10,7 +10,6 @@ from maskov import (
     InputError,
     MaskedConditional,
     Metropolis,
-    Mixture,
     Norm,
     Raw,
     Site,
@@ -19,20 +18,17 @@ from maskov import (
 from maskov.energies import TextEnergy, parse_energy
 from maskov.exact import (
     all_states,
-    balance_error,
     distribution,
     fresh_state,
     invariance_error,
-    transition_matrix,
 )
 from maskov.execution.recorded import rounds_of
 from maskov.models.base import Queries
 from maskov.models.scorer import Scorer
 from maskov.moves import Span
 from maskov.random import CounterRng
-from maskov.scoring import score_texts
 from maskov.testing import check_energy, check_kernel, step_matrix
-from maskov.types import Sequences, groups_with, masked_with, positions_of, unseen
+from maskov.types import Sequences, groups_with, masked_with, positions_of
 from small import epoch, random_state, random_table, tiny_bert
 
 TABLE = random_table()
@@ -88,18 +84,6 @@ def test_the_energy_is_its_definition(name, kind, groups):
     assert passes == len(states) * min(groups, length)
 
 
-@pytest.mark.parametrize("kind", [Raw, Norm])
-def test_one_group_a_position_is_the_ordinary_energy(kind):
-    state = random_state(TINY, 5, 6)
-    for groups in (6, 9, 10**30):
-        grouped, passes = energies_of(TINY, kind(groups=groups), state.tokens)
-        assert torch.allclose(grouped, energies_of(TINY, kind(), state.tokens)[0], atol=1e-12)
-        assert passes == 5 * 6
-    fewer, passes = energies_of(TINY, kind(groups=5), state.tokens)
-    assert passes == 5 * 5
-    assert not torch.allclose(fewer, energies_of(TINY, kind(), state.tokens)[0], atol=1e-3)
-
-
 def test_groups_are_counted_in_each_sequence_whatever_its_padding():
     tokens, lengths = random_state(TINY, 4, 7).tokens, torch.tensor([7, 2, 5, 3])
     found, passes = energies_of(TINY, Norm(groups=3), tokens, lengths)
@@ -111,35 +95,12 @@ def test_groups_are_counted_in_each_sequence_whatever_its_padding():
     assert passes == 3 + 2 + 3 + 3
 
 
-def test_marks():
-    marked = torch.tensor([[False, True, False, False, True], [False, False, True, False, False]])
-    assert groups_with(marked, 3).tolist() == [[False, True, False], [False, False, True]]
-    assert unseen(marked, 3).tolist() == [[0, 1, 0, 0, 1], [0, 0, 1, 0, 0]]
-    assert not unseen(marked, 2)[0].any()
-    assert positions_of(groups_with(marked, 2), 5).tolist() == [[1, 1, 1, 1, 1], [1, 0, 1, 0, 1]]
-    inside = torch.tensor([[True, True, True, True, False]])
-    assert masked_with(torch.tensor([2]), inside, 2).tolist() == [[1, 0, 1, 0, 0]]
-    assert masked_with(torch.tensor([2]), inside, None).tolist() == [[0, 0, 1, 0, 0]]
-
-
-def test_names():
-    assert str(Raw(groups=4)) == "raw(groups=4)"
-    for text in ("raw(groups=4)", "norm(groups=1)", "0.5*raw(groups=2)+norm(groups=2)"):
-        assert str(parse_energy(text)) == text
-    assert parse_energy(" raw( groups = 4 ) ") == Raw(groups=4)
-    assert str(Raw(groups=None)) == "raw"
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("raw(groups=0)", "1 group of positions or more, not 0"),
         ("norm(groups=two)", "must be a whole number"),
-        ("norm(groups=True)", "must be a whole number"),
-        ("raw(groups=None)", "must be a whole number"),
         ("raw(4)", "is not an energy"),
-        ("raw()", "is not an energy"),
-        ("raw(size=4)", "is not an energy"),
         ("raw + norm(groups=4)", "'raw' and 'norm\\(groups=4\\)' mask different groups"),
         ("raw(groups=2) + 2*raw(groups=4)", "cannot be in one sum"),
     ],
@@ -191,25 +152,6 @@ def test_exact_with_every_move(groups, move):
 def test_groups_near_the_change_may_be_tested_first(move, nearest):
     kernel = Metropolis(Norm(groups=3), MOVES[move], delayed=DelayedAcceptance(nearest))
     check_kernel(kernel, LONGER, 4)
-
-
-@pytest.mark.parametrize("move", ["cut", "block", "spans"])
-def test_exact_on_a_transformer(move):
-    cut = Site(MaskedConditional(top_k=2))
-    check_kernel(Metropolis(Raw(groups=2), MOVES.get(move, cut)), TINY)
-
-
-def test_kernels_of_kernels():
-    parts = tuple(Metropolis(Norm(groups=2), MOVES[name]) for name in ("site", "spans"))
-    check_kernel(Mixture(parts, (1.0, 2.0)), SMALL[3])
-
-
-def test_transition_matrices_know_groups():
-    kernel, scorer, states = Metropolis(Norm(groups=2)), Scorer(LONGER), all_states(LONGER, 4)
-    masked = torch.tensor([False, True, False, False])
-    matrix = transition_matrix(kernel, scorer, states, masked)
-    target = distribution(LONGER, kernel.energy, states)
-    assert balance_error(matrix, target) < 1e-12
 
 
 class SinglePasses(Scorer):
@@ -300,24 +242,3 @@ def test_a_novel_site_costs_one_pass_less_than_there_are_groups(groups, kind):
         novel += int(info.proposed_novel.sum())
     assert novel > 10
     assert scorer.passes - before == novel * (groups - 1)
-
-
-def test_passes_of_spans_of_two():
-    """Two forward, of which the last is one of the proposal's; none for the reverse."""
-    kernel, scorer = Metropolis(Raw(groups=4), Span(sizes=(2,))), Scorer(TINY)
-    state = kernel.init(random_state(TINY, 8, 9), scorer)
-    before, counted, most = scorer.passes, 0, 0
-    for _, _, info in epoch(kernel, state, scorer, CounterRng(3)):
-        changed = info.proposal.changed.sum(1)
-        assert set(info.passes[changed == 2].tolist()) <= {2 + 3}
-        counted += int(info.passes.sum())
-        most = max(most, int(info.passes.max()))
-    assert most == 5
-    assert counted == scorer.passes - before
-
-
-def test_scores_of_texts():
-    texts = ["red blue green red", "blue"]
-    lines = [torch.tensor([TINY.encode(text)]) for text in texts]
-    for line, found in zip(lines, score_texts(TINY, texts, Norm(groups=2)), strict=True):
-        assert found.energy == pytest.approx(float(by_hand(TINY, line, 2, True)))

@@ -92,11 +92,11 @@ def test_moves(move):
     check_move(MOVES[move], seeds=3 if "span" in move else 1)
 
 
-@pytest.mark.parametrize("delayed", [DelayedAcceptance(0), DelayedAcceptance(1)], ids=str)
+@pytest.mark.parametrize("delayed", [DelayedAcceptance(n) for n in (0, 1, (1, 2), 9)], ids=str)
 @pytest.mark.parametrize("energy", ENERGIES)
 def test_metropolis_in_both_ways_of_running(energy, delayed):
     target = ENERGIES[energy]
-    if delayed.nearest and not target.needs_passes:
+    if delayed.early and not target.needs_passes:
         pytest.skip("there are no masked passes to test early")
     kernel = Metropolis(target, target_temperature=0.7, delayed=delayed)
     assert (rounds_of(kernel) is SiteRounds) == target.sums_over_passes

@@ -24,7 +24,7 @@ from maskov.moves import MaskedConditional
 from maskov.random import CounterRng, Purpose
 from maskov.starts import Layout, draw_lengths
 from maskov.testing import random_table
-from maskov.tuning.path import choose_start, find_path, stretched, with_path
+from maskov.tuning.path import choose_start, find_path, stretched
 from maskov.types import Sequences
 
 TABLE = random_table(3, size=3, scale=1.0)
@@ -96,7 +96,7 @@ def _law_z(summary, last, energy, temperature, log_z):
 
 
 TARGETS = {
-    "norm": (Norm(), 1.0, Ordered()),
+    "norm, by sites and spans": (Norm(), 1.0, Ordered()),
     "raw, cooled": (Raw(), 0.7, Ordered(temperature=0.8)),
     "a product": (0.7 * Ordered() + 0.4 * Norm(), 1.0, Ordered()),
     "a mixture of orders": (Norm() + 0.2 * Raw(), 1.3, Ordered(orders=2)),
@@ -108,23 +108,24 @@ TARGETS = {
 @pytest.mark.parametrize("name", TARGETS)
 def test_z_is_unbiased_and_the_weighted_law_is_the_target(name):
     energy, temperature, start = TARGETS[name]
-    kernel = Population(Metropolis(energy, Site(), temperature), start, PARTICLES, PATH, 2)
+    moves = Metropolis(energy, Site(), temperature)
+    if "spans" in name:
+        moves = Mixture((moves, Metropolis(energy, Span(sizes=(2,)), temperature)), (1.0, 1.0))
+    kernel = Population(moves, start, PARTICLES, PATH, 2)
     summary, last = _run(kernel)
     truth = _log_z(energy, temperature)
     assert abs(_z(summary, truth)) < MOST_Z
     assert _law_z(summary, last, energy, temperature, truth) < MOST_Z + 1
 
 
-def test_moves_may_be_a_mixture():
-    parts = (Metropolis(Norm(), Site(), 0.8), Metropolis(Norm(), Span(sizes=(2,)), 0.8))
-    summary, _ = _run(Population(Mixture(parts, (1.0, 1.0)), Ordered(), PARTICLES, PATH, 2))
-    assert abs(_z(summary, _log_z(Norm(), 0.8))) < MOST_Z
-
-
-@pytest.mark.parametrize("rule", [None, "confident"])
 @pytest.mark.parametrize(
-    "constraint",
-    [ContainsWords(("a",)), AvoidWords(("b",)), MaxChanges(1), AllowedTokens.parse("2:a")],
+    ("constraint", "rule"),
+    [
+        (ContainsWords(("a",)), None),
+        (AvoidWords(("b",)), "confident"),
+        (MaxChanges(1), None),
+        (AllowedTokens.parse("2:a"), "confident"),
+    ],
     ids=str,
 )
 def test_under_constraints_z_is_that_of_the_sequences_that_meet_them(constraint, rule):
@@ -306,12 +307,6 @@ def test_false_alarms_are_rare_and_a_gain_is_found():
     assert "moved longer" not in " ".join(problems(3 * gain, first=1))
 
 
-def test_every_second_population_moves_longer():
-    kernel = Population(Metropolis(Norm()), Ordered(), 2, (), 3, 4)
-    assert kernel.steps(_blank(0, 8)).tolist() == [3, 3, 12, 12, 3, 3, 12, 12]
-    assert kernel.even.steps(_blank(0, 4)).tolist() == [8, 8, 8, 8]
-
-
 @pytest.mark.parametrize("move", [Site(), Span(sizes=(2,))], ids=str)
 def test_every_move_changes_something_however_many_there_are(move):
     # More moves than a sequence has places.
@@ -402,12 +397,6 @@ def test_a_pilot_finds_a_path_that_rises_to_one_and_can_be_stretched():
     longer = stretched(path, 3 * len(path))
     assert longer[2::3] == pytest.approx(path)
     assert len(stretched(path, 2)) == 2
-
-
-def test_an_easy_path_still_gives_each_position_a_move():
-    kernel = Population(Metropolis(Ordered(), Site()), Ordered(), 32)
-    assert len(find_path(kernel, _blank(0, 32), SCORER, CounterRng(0)).path) == 1
-    assert len(with_path(kernel, _blank(0, 32), SCORER, CounterRng(0)).path) == 3
 
 
 @pytest.mark.parametrize(

@@ -138,12 +138,6 @@ def test_every_length_is_reached():
         assert matrix[there][:, here].sum() > 0
 
 
-def test_an_epoch_is_as_long_for_every_length():
-    start = all_sequences(TABLE, 1, 3)
-    for move in (Site(), Span(), Resize()):
-        assert len(set(move.steps(start).tolist())) == 1
-
-
 @dataclass(frozen=True)
 class _Uneven(Resize):
     """Inserts twice as often as it deletes, and does not say so."""

@@ -5,10 +5,9 @@ import math
 import pytest
 import torch
 
-from maskov import DelayedAcceptance, MaskedConditional, Metropolis, Norm, Raw, Sweep
-from maskov.exact import all_states, distribution, invariance_error, sweep_matrix
+from maskov import DelayedAcceptance, MaskedConditional, Metropolis, Norm, Raw
+from maskov.exact import all_states, distribution
 from maskov.models.base import Queries
-from maskov.models.scorer import Scorer
 from maskov.moves import Site
 from small import site_matrices, tiny_bert
 from tiny_translation import conditional, plain_logits
@@ -69,17 +68,3 @@ def test_single_sites_leave_the_target_invariant(name, energy, flowing):
             kernel = Metropolis(ENERGIES[energy], Site(proposal), temperature, delayed)
             target = distribution(model, ENERGIES[energy], states, temperature)
             assert len([*site_matrices(kernel, model, states, target, flowing)]) == LENGTH
-
-
-@pytest.mark.parametrize("block", [1, 2])
-@pytest.mark.parametrize("energy", ENERGIES)
-@pytest.mark.parametrize("name", MODELS)
-def test_sweeps_leave_the_target_invariant_and_reach_every_state(name, energy, block):
-    model, states = MODELS[name], STATES[name]
-    kernel = Metropolis(ENERGIES[energy], Site(positions=Sweep(block=block)))
-    matrix = sweep_matrix(kernel, Scorer(model), states)
-    assert invariance_error(matrix, distribution(model, ENERGIES[energy], states)) < TOLERANCE
-    assert (torch.linalg.matrix_power(matrix, 50) > 0).all()
-    # The tests above can see a chain that keeps the tail.
-    before = distribution(SMOOTHED[name], ENERGIES[energy], states)
-    assert invariance_error(matrix, before) > 1e-3

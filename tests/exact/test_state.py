@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from maskov import DelayedAcceptance, Gibbs, MaskedConditional, Metropolis, Norm, Raw, Sweep
+from maskov import DelayedAcceptance, Metropolis, Norm, Raw, Sweep
 from maskov.models.scorer import Scorer
 from maskov.moves import Site
 from maskov.random import CounterRng
@@ -58,20 +58,6 @@ def test_passes_of_a_single_site_step():
     assert seen == {True, False}
 
 
-def test_the_engine_counts_what_the_steps_report():
-    model = tiny_bert("red green blue")
-    for block in (1, 2, 3):
-        engine, draws = Scorer(model), CounterRng(5)
-        kernel = Metropolis(Raw(), Site(positions=Sweep(block=block)))
-        state = kernel.init(_mixed(model), engine)
-        assert engine.passes == int(state.lengths.sum())
-        reported = engine.passes
-        for _, after, info in epoch(kernel, state, engine, draws):
-            state = after
-            reported += int(info.passes.sum())
-        assert engine.passes == reported
-
-
 def test_passes_of_a_block_step():
     """One for the proposal; then T, or T − 1 where the block changed one token only."""
     model = tiny_bert("red green blue")
@@ -89,18 +75,6 @@ def test_passes_of_a_block_step():
     assert seen == {0, 1, 2}
 
 
-def test_gibbs_needs_one_pass_a_step_and_keeps_no_energy():
-    model = tiny_bert("red green blue")
-    engine, draws = Scorer(model), CounterRng(5)
-    kernel = Gibbs(Site(MaskedConditional(), Sweep(block=2)))
-    for _, after, info in epoch(kernel, kernel.init(_mixed(model), engine), engine, draws):
-        state = after
-        assert (info.passes == 1).all()
-        assert info.accepted.all()
-        assert state.energy is None
-        assert state.pass_cache is None
-
-
 def test_not_a_number_is_never_accepted():
     from maskov.random import accept
 
@@ -108,19 +82,3 @@ def test_not_a_number_is_never_accepted():
     for draw in (0.0, 0.5, 1 - 2**-53):
         decided = accept(ratio, torch.full((4,), draw, dtype=torch.float64))
         assert decided.tolist() == [False, True, False, True]
-
-
-def test_frozen_positions_never_change_and_all_free_ones_are_visited():
-    model = tiny_bert("red green blue white")
-    engine, draws = Scorer(model), CounterRng(2)
-    free = torch.tensor([[True, False, True, True, False, False]] * 3)
-    state = replace(random_state(model, 3, 6), free=free)
-    for order in ("random", "left-to-right"):
-        kernel = Metropolis(Norm(), Site(positions=Sweep(order, 2)))
-        visited = torch.zeros_like(free)
-        moving = kernel.init(state, engine)
-        for _, after, info in epoch(kernel, moving, engine, draws):
-            moving = after
-            visited = visited | info.proposal.masked
-        assert torch.equal(visited, free)
-        assert torch.equal(moving.tokens[~free], state.tokens[~free])

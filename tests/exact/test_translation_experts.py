@@ -18,7 +18,7 @@ from maskov.moves import MaskedConditional, Resize, Site, Span
 from maskov.testing import check_energy, check_kernel, step_matrix
 from maskov.types import Sequences
 from small import tiny_bert
-from tiny_translation import LONGEST, SOURCES, conditional, network, save, tokenizer
+from tiny_translation import SOURCES, conditional, network, save, tokenizer
 
 MODEL = conditional()
 ONE = MODEL.given([SOURCES[1]])
@@ -81,28 +81,6 @@ def test_values_are_plain_sums_of_log_probabilities():
         assert not terms[row, len(ids) :].any()
 
 
-def test_the_translations_of_all_lengths_have_probability_one():
-    """The empty one, those of one token, and all that begin with two tokens."""
-    end = tokenizer().eos_token_id
-    other = [token for token in range(len(tokenizer())) if token != end]
-    ones = _sequences([([one], 0) for one in other])
-    twos = _sequences([([one, two], 0) for one in other for two in other])
-    empty = torch.tensor(_plain_terms([], 1), dtype=torch.float64)
-    twin, sources = TWIN._model, TWIN._read(ONE)
-    prefixes = twin.token_terms(sources, twos.source, twos.tokens, twos.lengths)[:, :2].sum(1)
-    total = sum(float((-part).exp().sum()) for part in (empty, TWIN(ONE, ones), prefixes))
-    assert total == pytest.approx(1, abs=1e-12)
-
-
-def test_other_sequences_in_the_batch_and_padding_change_nothing():
-    whole = TWIN(EVERY, _sequences(LINES))
-    wide = TWIN(EVERY, _sequences(LINES, LONGEST))
-    alone = torch.cat([TWIN(EVERY, _sequences([line])) for line in LINES])
-    turned = TWIN(EVERY, _sequences(LINES[::-1])).flip(0)
-    for other in (wide, alone, turned):
-        assert (other - whole).abs().max() < 1e-12
-
-
 def test_sources_are_read_once_and_again_when_they_change(monkeypatch):
     twin = TWIN._model
     calls = []
@@ -113,15 +91,6 @@ def test_sources_are_read_once_and_again_when_they_change(monkeypatch):
     for model in (two, two, two.in_precision("float64"), EVERY, EVERY):
         TWIN(model, _sequences(LINES[:2]))
     assert calls == [tuple(SOURCES[:2]), tuple(SOURCES)]
-
-
-def test_what_is_too_long_is_impossible():
-    longest = [6] * LONGEST
-    assert len(longest) == MODEL.max_length
-    lines = [(longest, 0), (longest[1:], 0)]
-    assert TWIN(EVERY, _sequences(lines)).tolist() == [
-        torch.inf, pytest.approx(sum(_plain_terms(longest[1:], 0)), abs=1e-12),
-    ]  # fmt: skip
 
 
 def _kernel(name, energy, nearest=1, temperature=1.0):
@@ -144,12 +113,6 @@ def _kernel(name, energy, nearest=1, temperature=1.0):
 )
 def test_transition_matrices(name, energy, nearest):
     check_kernel(_kernel(name, energy, nearest), ONE, lengths=LENGTHS, seeds=1)
-
-
-def test_transition_matrices_of_an_annealed_target_and_of_one_length():
-    energy = Norm() + TWIN
-    check_kernel(_kernel("insert-delete", energy, temperature=0.5), ONE, lengths=LENGTHS)
-    check_kernel(Metropolis(energy, Site(COLD), delayed=DelayedAcceptance(1)), ONE)
 
 
 def test_it_is_an_energy_like_any_other():
@@ -202,14 +165,6 @@ def test_a_missing_end_is_found_out():
         check_kernel(wrong, ONE, lengths=LENGTHS)
 
 
-def test_it_is_tested_before_any_pass_together_with_the_length():
-    energy = Norm() + TWIN + PredictedLength()
-    plan = Metropolis(energy, Resize(), delayed=DelayedAcceptance(2)).plan
-    assert [(stage.nearest, stage.levels) for stage in plan.stages] == [
-        (0, (1, 1)), (2, (1, 1)), (None, (1, 1)),
-    ]  # fmt: skip
-
-
 def test_a_folder_says_which_model_it_holds(folder, tmp_path):
     text = f"norm+0.5*autoregressive({folder})"
     (_, norm), (weight, part) = parse_energy(text).parts
@@ -239,14 +194,6 @@ def test_other_tokens_and_masked_models_are_refused(tmp_path):
         _twin(tmp_path / "words")(EVERY, _sequences(LINES))
     with pytest.raises(ModelError, match="is a masked model"):
         _twin(save(tmp_path / "masked"))(EVERY, _sequences(LINES))
-
-
-def test_broken_weights_are_named(tmp_path):
-    net = network(1, causal=True)
-    net.words.weight.data[7] = torch.nan
-    save_translation(tmp_path / "broken", net, tokenizer(), torch.float32)
-    with pytest.raises(ModelError, match="not-a-number"):
-        _twin(tmp_path / "broken")(EVERY, _sequences(LINES))
 
 
 def test_scores_are_those_of_translations_of_the_sources():

@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from maskov import MaskedConditional, Metropolis, Raw, Sweep, mask_predict
-from maskov.exact import all_states, balance_error, distribution, fresh_state, transition_matrix
+from maskov.exact import all_states, balance_error, distribution, fresh_state
 from maskov.models.scorer import Scorer
 from maskov.moves import Site
 from maskov.random import CounterRng, Purpose
 from maskov.types import Sequences
-from small import random_table
+from small import random_table, transition_matrix
 
 MASKS = [torch.tensor([True, False, False]), torch.tensor([True, False, True])]
 
@@ -31,9 +31,11 @@ class IgnoresTruncation(Metropolis):
     def log_ratio(self, chains, proposal, fall):
         masked = proposal.masked
         # The vectors of a table are its scores, and no token of it is forbidden.
-        full = chains.pass_cache.hidden[masked].log_softmax(1)
-        old, new = chains.tokens[masked], proposal.tokens[masked]
-        reverse, forward = (full.gather(1, tokens[:, None]).squeeze(1) for tokens in (old, new))
+        full = chains.pass_cache.hidden.log_softmax(2)
+        reverse, forward = (
+            (full.gather(2, tokens[..., None]).squeeze(2) * masked).sum(1)
+            for tokens in (chains.tokens, proposal.tokens)
+        )
         return fall + reverse - forward
 
 
@@ -46,34 +48,18 @@ class KeepsRejected(Metropolis):
 
 
 @pytest.mark.parametrize("masked", MASKS)
-def test_dropping_the_proposal_ratio_breaks_balance(masked):
+@pytest.mark.parametrize("wrong", [ForgetsProposal, KeepsRejected, IgnoresTruncation])
+def test_wrong_kernels_break_balance(wrong, masked):
     model = random_table()
     engine, states = Scorer(model), all_states(model, 3)
     target = distribution(model, Raw(), states)
-    assert (
-        balance_error(transition_matrix(Metropolis(Raw()), engine, states, masked), target) < 1e-10
-    )
-    wrong = transition_matrix(ForgetsProposal(Raw()), engine, states, masked)
-    assert balance_error(wrong, target) > 1e-3
-
-
-def test_correcting_a_truncated_proposal_by_full_probabilities_breaks_balance():
-    model = random_table()
-    engine, states = Scorer(model), all_states(model, 3)
-    target = distribution(model, Raw(), states)
-    cut = MaskedConditional(top_p=0.7)
-    right = transition_matrix(Metropolis(Raw(), Site(cut)), engine, states, MASKS[0])
-    wrong = transition_matrix(IgnoresTruncation(Raw(), Site(cut)), engine, states, MASKS[0])
-    assert balance_error(right, target) < 1e-10
-    assert balance_error(wrong, target) > 1e-3
-
-
-@pytest.mark.parametrize("masked", MASKS)
-def test_keeping_a_rejected_proposal_breaks_balance(masked):
-    model = random_table()
-    states = all_states(model, 3)
-    matrix = transition_matrix(KeepsRejected(Raw()), Scorer(model), states, masked)
-    assert balance_error(matrix, distribution(model, Raw(), states)) > 1e-3
+    cut = MaskedConditional(top_p=0.7 if wrong is IgnoresTruncation else 1.0)
+    errors = [
+        balance_error(transition_matrix(kind(Raw(), Site(cut)), engine, states, masked), target)
+        for kind in (Metropolis, wrong)
+    ]
+    assert errors[0] < 1e-10
+    assert errors[1] > 1e-3
 
 
 @dataclass(frozen=True)

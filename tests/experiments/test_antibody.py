@@ -9,9 +9,7 @@ from experiments.studies.antibody.__main__ import main
 from experiments.studies.antibody.answers import Answers
 from experiments.studies.antibody.lattice import Lattice
 from experiments.studies.antibody.law import enumerate_law
-from experiments.studies.antibody.panel import Curve, Panel
 from experiments.studies.antibody.plan import transitions
-from experiments.studies.antibody.rankings import LETTERS
 
 import maskov
 from maskov import Record
@@ -74,24 +72,6 @@ def test_scores_agree_with_what_was_published(data, tmp_path):
     assert set(json.loads((work / "perplexities.json").read_text())) == {*HEAVY, "DIQMTQ"}
 
 
-def test_kept_answers_are_those_of_the_model(data, tmp_path):
-    """Every pass of the lattice is answered once, in two parts; scores are the model's own."""
-    for part in ("0/2", "1/2"):
-        words = [str(data), str(tmp_path), "--places", "2", "--device", "cpu", "--part", part]
-        main(["answer", *words])
-    model = maskov.load("antiberty", "cpu")
-    lattice = Lattice.read(data, 2)
-    # 6 fixed places of 4 sequences, and 2 places with 2 letters at the other one.
-    assert len(lattice.contexts(model)) == 6 * 4 + 2 * 2
-    answers = Answers(model)
-    answers.load(tmp_path / "answers-antiberty-2")
-    records = [Record(one, one) for one in lattice.sequences]
-    ours, theirs = (maskov.score(one, records, maskov.Norm()) for one in (answers, model))
-    assert answers.asked == 0
-    for one, other in zip(ours, theirs, strict=True):
-        assert one.energy == pytest.approx(other.energy, abs=1e-4)
-
-
 def test_the_plan_of_the_lattice_knows_its_transitions(data, tmp_path):
     lattice, answers = Lattice.read(data, 2), Answers(maskov.load("antiberty", "cpu"))
     energies = np.array(enumerate_law(lattice, answers)["energies"])
@@ -107,19 +87,6 @@ def test_the_plan_of_the_lattice_knows_its_transitions(data, tmp_path):
     independent = 0.5 * np.sqrt(2 * law * (1 - law) / (np.pi * 900)).sum()
     assert independent < found["total_variation_by_chance"] < 0.1
     assert found["total_variation_of_starts"] < 0.02
-
-
-@pytest.mark.slow
-def test_samples_of_the_lattice_follow_its_law(data, tmp_path):
-    words = ["--places", "2", "--chains", "4", "--epochs", "250", "--device", "cpu"]
-    main(["lattice", str(data), str(tmp_path), "--out", str(tmp_path / "l.json"), *words])
-    found = json.loads((tmp_path / "l.json").read_text())
-    assert len(found["energies"]) == 4
-    assert found["passes_asked_anew"] == 6 * 4 + 2 * 2
-    # 900 draws; the uniform law, and any other wrong one worth the name, is farther off.
-    law = np.exp(-np.array(found["energies"]))
-    assert np.abs(law / law.sum() - 0.25).sum() / 2 > 0.15
-    assert found["sampled"]["total_variation"] < 0.08
 
 
 @pytest.fixture
@@ -144,19 +111,3 @@ def test_humanisation_keeps_what_is_marked(data, ranked, tmp_path):
     made = {record.name: record.sequence for record in maskov.read_fasta(out / "humanised.fa")}
     assert made["one VH"][2:4] == "QL"
     assert made["one VL"][0] == "D"
-
-
-def test_a_curve_counts_as_the_evaluator_does(data, tmp_path):
-    panel = Panel.read(data, tmp_path / "evaluator.py")
-    panel.made["one VH"] = "EAQLWESG"
-    rng = np.random.default_rng(0)
-    rankings = {name: 0.5 + rng.random((len(one), 20)) for name, one in panel.parents.items()}
-    rankings["one VH"][1, LETTERS.index("A")] = 50.0  # the most certain mutation, and right
-    curve = Curve.of(panel, rankings, list(panel.parents))
-    assert curve.mutations[0] == ("one VH", 1, "A")
-    assert len(curve.mutations) == 6 + 5 + 8 + 5
-    for count in (1, 3, 10):
-        judged = panel.judged(curve.sequences(panel, count), list(panel.parents))
-        assert judged["mutations"] == count
-        assert curve.at(count)[0] == pytest.approx(judged["precision"], abs=1e-3)
-    assert curve.at(1) == (1.0, 0.5)

@@ -40,17 +40,6 @@ def base(tmp_path):
     return tmp_path / "base"
 
 
-def test_halves_and_held_out_lines_share_nothing(yelp, tmp_path):
-    data.prepare(yelp, tmp_path / "work")
-    parts = [data.lines_of(tmp_path / "work", name) for name in ("half-a", "half-b", "held")]
-    for label in data.LABELS:
-        sizes = [len(part[label]) for part in parts]
-        assert sizes == [40, 40, 10]
-        assert len({line for part in parts for line in part[label]}) == 90
-    both = data.lines_of(tmp_path / "work", "half-a", "half-b")
-    assert both["positive"] == parts[0]["positive"] + parts[1]["positive"]
-
-
 def test_bag_of_words_learns_and_is_read_back(yelp, tmp_path):
     data.prepare(yelp, tmp_path / "work")
     bag, record = train_bag(

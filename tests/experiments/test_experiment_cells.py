@@ -13,10 +13,11 @@ from experiments.lib.deterministic import (
     MaskPredictIsBlockGibbs,
     plain_mask_predict,
 )
+from experiments.lib.jobs import run_in_processes
 from experiments.lib.settings import SETTINGS
 from experiments.paper.registry import RESULTS
 
-from maskov.errors import InputError, Interrupted
+from maskov.errors import Interrupted
 
 ROOT = Path(__file__).parents[2]
 TEXT = TextChains("raw", chains=5, epochs=5, burn_in=2, length=(4, 6))
@@ -30,29 +31,11 @@ def _told(cell):
 def test_a_finished_cell_is_not_done_again(context, again, monkeypatch):
     first = run_cell(TEXT, context)
     assert not list((context.out / "runs").iterdir())
+    for changed in ({"temperature": 0.5}, {"seed": 1}, {"block": 2}):
+        assert replace(TEXT, **changed).key(context) != first["key"]
     monkeypatch.setattr(TextChains, "run", lambda *_: pytest.fail("done twice"))
     assert run_cell(TEXT, again()) == first
     assert json.loads((context.out / "cells" / f"{first['key']}.json").read_text()) == first
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [{"temperature": 0.5}, {"seed": 1}, {"chains": 6}, {"sampler": "norm"}, {"block": 2}],
-    ids=str,
-)
-def test_whatever_decides_the_numbers_is_in_the_key(context, changed):
-    assert replace(TEXT, **changed).key(context) != TEXT.key(context)
-
-
-def test_what_a_gpu_did_is_found_on_a_cpu(context, again):
-    coarse = replace(context.setting, precision="tf32")
-    cell = {"key": TEXT.key(context, "tf32"), "precision": "tf32", "values": {}}
-    file = context.out / "cells" / f"{cell['key']}.json"
-    file.parent.mkdir()
-    file.write_text(json.dumps(cell))
-    assert load_cell(TEXT, again(setting=coarse)) == cell
-    # Of a setting that asks for something else it is another cell.
-    assert load_cell(TEXT, context) is None
 
 
 @pytest.mark.parametrize("cell", [TEXT, LINES], ids=lambda cell: cell.kind)
@@ -69,6 +52,15 @@ def test_a_stopped_cell_goes_on_to_the_same_numbers(cell, context, again, tmp_pa
     assert load_cell(cell, context) is None
     assert len(list((context.out / "runs").iterdir())) == 1
     assert _told(run_cell(cell, again())) == _told(whole)
+
+
+@pytest.mark.slow
+def test_processes_share_cells_and_change_nothing(context, again, tmp_path):
+    cells = [replace(TEXT, seed=seed) for seed in range(3)]
+    alone = [run_cell(cell, again(out=tmp_path / "alone")) for cell in cells]
+    run_in_processes({cell: str(cell.seed) for cell in cells}, context, 2)
+    assert [_told(load_cell(cell, context)) for cell in cells] == list(map(_told, alone))
+    assert not (context.out / "locks").exists()
 
 
 def test_averages_are_those_of_the_run(context, again):
@@ -125,16 +117,6 @@ def test_mask_predict_is_block_gibbs_at_temperature_zero(context, monkeypatch):
     monkeypatch.setattr("experiments.lib.deterministic.plain_mask_predict", hasty)
     other = replace(cell, iterations=5)
     assert run_cell(other, context)["values"]["equal"]["value"] < 1
-
-
-def test_a_set_that_is_missing_or_uneven_is_named(context, again):
-    with pytest.raises(InputError, match=r"cannot read the test set 'nowhere\.deen\.de'"):
-        run_cell(replace(LINES, data="nowhere.deen"), context)
-    with pytest.raises(InputError, match="give its folder with --data"):
-        run_cell(LINES, again(data=None))
-    (context.data / "words.deen.en").write_text("one line\n")
-    with pytest.raises(InputError, match="different numbers of lines"):
-        run_cell(LINES, context)
 
 
 @pytest.mark.parametrize(

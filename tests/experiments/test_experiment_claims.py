@@ -6,8 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from experiments.findings import PAGES, WHY, Results, with_text_of
-from experiments.lib.markdown import markdown, number
+from experiments.findings import PAGES, WHY, Results
 from experiments.lib.result import Entry, Result, build_document
 from experiments.lib.settings import SETTINGS
 from experiments.paper.claim_tests import between, less
@@ -58,11 +57,6 @@ def test_the_papers_own_numbers_uphold_the_claims_they_were_made_of(everything):
     assert [text for text, verdict in fared.items() if verdict not in (HELD, PART)] == []
 
 
-def test_without_results_no_claim_is_tested():
-    assert {claim.verdict({})[0] for claim in CLAIMS} == {NOT_RUN}
-    assert "## " not in render_page({})
-
-
 def _two(low: float, high: float, error: float):
     cells = {
         name: {"values": {"bleu": {"value": value, "standard_error": error, "n": 5}}}
@@ -96,55 +90,6 @@ def test_two_standard_errors_settle_a_comparison(low, high, error, verdict):
 def test_bounds_leave_two_errors_unsettled(value, verdict):
     claim = Claim("t", "table1", between("table1", (("bleu", "a", 1.0), 0.0, 1.0)), "")
     assert claim.verdict(_two(value, 0.0, 0.1))[0] == verdict
-
-
-def test_a_page_has_ours_the_papers_and_what_is_missing():
-    found = _two(12.345, 2.0, 0.25)["table1"]
-    text = markdown(found)
-    assert "| a: BLEU | 12.35 ± 0.25 (20) |" in text or "| a: BLEU | 12.34 ± 0.25 (20) |" in text
-    assert "Not run yet: c." in text
-    found["comparison"][0]["ours"] = None
-    assert "| a: BLEU | not run (20) |" in markdown(found)
-    assert number(1.0, None, 1) == "1.0"
-
-
-@pytest.mark.parametrize(("more", "verdict"), [(1, HELD), (0, UNSETTLED), (-1, FAILED)])
-def test_last_texts_are_compared_sentence_by_sentence(more, verdict):
-    def rows(extra):
-        return [[m + extra] * 4 + [20] * 6 for m in range(2, 18)]
-
-    # By their own errors, which are those of other sentences, nothing would be settled.
-    cells = {
-        name: {
-            "values": {"bleu_last": {"value": 40.0 + 5 * extra, "standard_error": 9.0, "n": 16}},
-            "sentence_counts": rows(extra),
-        }
-        for name, extra in (("a", 0), ("b", more))
-    }
-    entries = [Entry("bleu_last", name, "set", name) for name in cells]
-    kept = ("sentence_counts",)
-    result = Result("table5", "t", "", lambda s: {}, lambda s: entries, lambda d: None, keep=kept)
-    test = less("table5", (("bleu_last", "a", "set"), ("bleu_last", "b", "set")))
-    claim = Claim("t", "table5", test, "")
-    assert claim.verdict({"table5": build_document(result, FULL, cells, [])})[0] == verdict
-
-
-def test_text_beside_another_translation_model_is_ours(everything):
-    claim = next(one for one in CLAIMS if one.text.startswith("With blocks, degenerate Gibbs"))
-    full = everything["table4"]
-    for label, cell in full["cells"].items():
-        cell["kind"] = label.split(",")[0]
-    translated = {
-        label: cell for label, cell in full["cells"].items() if cell["kind"] == "translation"
-    }
-    missing = [label for label in full["cells"] if label not in translated]
-    other = {"table4": build_document(RESULTS["table4"], FULL, translated, missing)}
-    assert len(claim.verdict(other)[1]) == 2
-    assert claim.verdict(with_text_of(everything, other)) == claim.verdict(everything)
-    # A model of text has text of its own, and lacks what it lacks.
-    text = {label: cell for label, cell in full["cells"].items() if label == "text, raw"}
-    own = {"table4": build_document(RESULTS["table4"], FULL, text, [])}
-    assert with_text_of(everything, own) == own
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from experiments.lib.bleu import _bleu, corpus_bleu, paired_difference, sentence_counts, signature
 from experiments.lib.cell import run_cell
-from experiments.lib.chains import spacing
 from experiments.lib.estimates import averages, by_replicate, correlation
 from experiments.paper import low_energy_search, printed
 from experiments.paper.exact_laws import ExactLaws
@@ -57,14 +56,6 @@ def test_energies_that_go_together_correlate_around_each_chains_mean():
     traces["energy_raw"] = np.zeros_like(traces["energy_raw"])
     assert correlation(traces, 3, 0) is None
     assert correlation(traces, 3, 3) is None
-
-
-@pytest.mark.parametrize(
-    ("kept", "points", "step"), [(26, 13, 2), (33, 13, 3), (2, 5, 1), (7, 3, 7)]
-)
-def test_scored_epochs_end_with_the_last(kept, points, step):
-    assert spacing(kept, points) == step
-    assert kept % step == 0
 
 
 def test_the_counter_example_is_the_papers(context):

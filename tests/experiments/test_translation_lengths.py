@@ -7,9 +7,8 @@ import pytest
 from experiments.studies.lengths import __main__ as lengths, systems
 from experiments.studies.lengths.__main__ import main
 from experiments.studies.lengths.page import mean_energy
-from experiments.studies.lengths.systems import BASELINE, all_systems, twin_energy
+from experiments.studies.lengths.systems import BASELINE, twin_energy
 
-from maskov.translation.methods import TranslationMethod
 from tiny_translation import SOURCES, save
 
 TWIN = "MH, sampled length, with the twin"
@@ -71,9 +70,3 @@ def test_systems_and_their_comparison(words, tmp_path, monkeypatch):
     assert lines[best][7] == f"**{totals[best]:.2f}**"
     with pytest.raises(SystemExit):
         main([*words, "--seed", "1"])
-
-
-def test_the_papers_settings_are_written_out():
-    paper = all_systems()["MH, fixed length (paper)"].method
-    assert paper.kernel() == TranslationMethod("mh").kernel()
-    assert paper.schedule() == TranslationMethod("mh", force_accept=2).schedule()

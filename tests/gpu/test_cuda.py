@@ -4,10 +4,19 @@ import pytest
 import torch
 
 import maskov
-from maskov import Metropolis, Norm, Raw, Schedule, Sweep
+from maskov import (
+    AvoidWords,
+    ContainsWords,
+    MaskedConditional,
+    Metropolis,
+    Norm,
+    Raw,
+    Schedule,
+    Sweep,
+)
 from maskov.models import untrained
 from maskov.models.scorer import Scorer
-from maskov.moves import Site
+from maskov.moves import Site, Span
 from maskov.random import CounterRng, Purpose
 from maskov.types import Sequences
 from small import tiny_bert
@@ -29,10 +38,17 @@ def test_random_numbers_are_the_same_to_the_bit():
     assert torch.equal(here, there.cpu())
 
 
+WORDS = MaskedConditional(constraints=(ContainsWords(("red",)), AvoidWords(("white green",))))
+
+
 @pytest.mark.parametrize("energy", [Raw(), Norm(), Norm(groups=3)])
-@pytest.mark.parametrize("block", [1, 2])
-def test_chains_make_the_same_decisions(energy, block):
-    kernel = Metropolis(energy, Site(positions=Sweep(block=block)))
+@pytest.mark.parametrize(
+    "move",
+    [Site(), Site(positions=Sweep(block=2)), Site(WORDS), Span(WORDS)],
+    ids=["site", "block", "site with words", "span with words"],
+)
+def test_chains_make_the_same_decisions(energy, move):
+    kernel = Metropolis(energy, move)
     settings = {"schedule": Schedule(epochs=5), "chains": 16, "length": (4, 12), "seed": 2}
     here = maskov.sample(_on("cpu"), kernel, **settings)
     there = maskov.sample(_on("cuda"), kernel, **settings)

@@ -13,10 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from maskov import MaskovError, Metropolis, Norm, Run, RunError, Site, resume
-from maskov.energies.counting import Length
+from maskov import MaskovError, Run, RunError, resume
 from maskov.errors import Interrupted
-from maskov.moves import Resize
 from odd_workers import files
 from stopped_runs import MODEL, run
 
@@ -131,14 +129,6 @@ def test_an_unchanged_copy_has_nothing_to_say(copy, runs):
     assert files(copy) == files(runs["whole"])
 
 
-# Traces that only some runs have.
-RARE = [
-    {"kernel": Metropolis(Norm() + 0.1 * Length(4, 2), Site())},
-    {"replicas": (1.0, 0.7), "resident": 4},
-    {"kernel": Metropolis(Norm(), Resize())},
-]
-
-
 def _flip(folder: Path, name: str, epoch: int, chain: int) -> None:
     """Change one value by as little as its kind allows."""
     file = folder / ("tokens.npy" if name in ("tokens", "rejected") else "traces.npy")
@@ -147,21 +137,6 @@ def _flip(folder: Path, name: str, epoch: int, chain: int) -> None:
     values.view(np.uint8).reshape(*values.shape[:2], -1)[epoch, chain, 0] ^= 1
     records[name] = values
     np.save(file, records)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("settings", [{}, *RARE], ids=["plain", "experts", "replicas", "sizes"])
-def test_one_bit_of_any_trace_is_noticed_and_mended(settings, tmp_path):
-    run(tmp_path / "whole", **settings)
-    lines = tmp_path / "stopped" / "samples.jsonl"
-    with pytest.raises(Interrupted):  # when all chains have ended an epoch
-        run(lines.parent, looks=lambda: lines.read_bytes().count(b"\n") > 4, **settings)
-    for name in Run.open(tmp_path / "stopped").traces:
-        copy = Path(shutil.copytree(tmp_path / "stopped", tmp_path / name))
-        _flip(copy, name, 0, 3)
-        changed = "tokens.npy" if name in ("tokens", "rejected") else "traces.npy"
-        assert changed in resume(copy, MODEL).recovered[0]
-        assert files(copy) == files(tmp_path / "whole")
 
 
 def test_diagnose_names_what_is_damaged_and_the_command(runs, tmp_path, call):
@@ -246,23 +221,6 @@ def test_every_field_of_the_manifest_is_held_to(copy):
 # While the run is on.
 
 
-def test_copies_made_while_the_run_is_on_go_on(runs, tmp_path):
-    """As `cp -r` finds them; the files of a slow copy are of different moments."""
-    folder, slow = tmp_path / "run", tmp_path / "slow"
-    acts = {
-        15: lambda: shutil.copytree(folder, slow),
-        40: lambda: [
-            shutil.copytree(folder / "checkpoints", slow / "checkpoints", dirs_exist_ok=True),
-            shutil.copytree(folder, tmp_path / "copy"),
-        ],
-        65: lambda: shutil.copy(folder / "samples.jsonl", slow / "samples.jsonl"),
-    }
-    run(folder, acts=acts)
-    for one in (slow, tmp_path / "copy"):
-        resume(one, MODEL)
-        assert files(one) == files(runs["whole"])
-
-
 def test_what_happens_to_files_while_the_run_is_on(runs, tmp_path):
     folder = tmp_path / "run"
     acts = dict.fromkeys((20, 40), lambda: shutil.rmtree(folder / "checkpoints"))
@@ -344,13 +302,6 @@ def test_a_link_made_while_the_run_is_on_is_not_written_through(name, tmp_path):
     with pytest.raises(RunError, match="link"):
         run(tmp_path / "run", acts={40: act})
     assert held == _held(outside)
-
-
-def test_a_run_folder_that_is_itself_a_link_is_the_users_choice(runs, tmp_path):
-    (tmp_path / "disk").mkdir()
-    (tmp_path / "run").symlink_to(tmp_path / "disk")
-    run(tmp_path / "run")
-    assert files(tmp_path / "disk") == files(runs["whole"])
 
 
 def _socket(path: Path, monkeypatch) -> None:

@@ -13,12 +13,10 @@ from hypothesis import given, strategies as st
 from safetensors.torch import load, save
 
 import maskov
-from maskov import MaskovError, Metropolis, Norm, Raw, Run, RunError, Sweep, mask_predict, resume
+from maskov import MaskovError, Metropolis, Norm, Run, RunError, mask_predict, resume
 from maskov.errors import Interrupted, ModelError
-from maskov.moves import Site
 from maskov.runs.manifest import load_model
 from maskov.runs.state import START, seal
-from maskov.ui.escaping import json_printable, printable
 from mutations import examples, or_refused
 from odd_workers import files
 from stopped_runs import CHAINS, EPOCHS, MODEL, header_of, run
@@ -28,9 +26,6 @@ from stopped_runs import CHAINS, EPOCHS, MODEL, header_of, run
 KERNELS = {
     "sites": Metropolis(Norm()),
     "mask-predict": mask_predict(6),
-    "early tests": Metropolis(Raw(), delayed=maskov.DelayedAcceptance(1)),
-    "blocks": Metropolis(Norm(), Site(positions=Sweep("random", 2))),
-    "gibbs": maskov.Gibbs(),
 }
 NUMBER = st.sampled_from([
     -(2**63), -(2**31), -2, -1, 0, 1, 2, 3, 5, 7, 2**20, 2**31, 2**62, 2**63 - 1, 10**30, 1.5,
@@ -38,9 +33,7 @@ NUMBER = st.sampled_from([
 ])  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=["sites", "mask-predict", *(
-    pytest.param(name, marks=pytest.mark.slow) for name in list(KERNELS)[2:]
-)])  # fmt: skip
+@pytest.fixture(scope="module", params=KERNELS)
 def pair(request, tmp_path_factory) -> tuple[Path, Path]:
     """A run that was stopped on its way, with two groups, and the same run to its end."""
     home = tmp_path_factory.mktemp("runs")
@@ -144,18 +137,6 @@ def test_a_run_is_not_over_because_its_checkpoints_say_so(epoch, pair, tmp_path)
     assert not Run.open(copy).finished
     assert _goes_on(copy).recovered
     assert files(copy) == files(pair[1])
-
-
-@pytest.mark.parametrize("content", [
-    b"", bytes(START) + (2**63).to_bytes(8, "little") + b"{}",
-    seal((2**20).to_bytes(8, "little") + b"{" * 2**20),
-    seal((200_000).to_bytes(8, "little") + b"[" * 200_000),
-], ids=["nothing", "a header without an end", "braces", "brackets"])  # fmt: skip
-def test_what_is_no_header_is_passed_over(content, copy, runs):
-    file = _newest(copy)
-    file.write_bytes(content)
-    assert file.name in " ".join(_goes_on(copy).recovered)
-    assert files(copy) == files(runs["whole"])
 
 
 def test_a_checkpoint_that_promises_more_than_memory_holds_is_not_read(copy, runs):
@@ -268,15 +249,6 @@ def _values(data) -> list:
     return [data]
 
 
-def test_escapes_are_of_control_characters_only():
-    text = "naïve 世界\tשלום\n"
-    assert printable(text) == text
-    assert _is_clean(printable(text + EVIL))
-    line = json_printable(json.dumps({"text": text + EVIL}, ensure_ascii=False))
-    assert json.loads(line) == {"text": text + EVIL}
-    assert _is_clean(line)
-
-
 @pytest.fixture
 def _offline(monkeypatch):
     """Fail whoever opens a connection."""
@@ -341,7 +313,7 @@ def _deep() -> dict:
 @pytest.mark.parametrize(
     ("kernel", "message"),
     [
-        ({"part": "mh", "energy": "+".join(["raw"] * 200_000)}, "at most 64 terms, not 200,000"),
+        ({"part": "mh", "energy": "+".join(["raw"] * 20_000)}, "at most 64 terms"),
         (_deep(), "'kernel' has more than"),
         (_deep() | {"kernels": [{"part": "mh", "energy": "raw"}] * 9999}, "'kernel' has more than"),
     ],

@@ -74,11 +74,6 @@ def test_without_its_package_a_model_says_what_to_install(monkeypatch, name):
     assert name not in {model.name for model in listed()}
 
 
-def test_a_tokenizer_is_refused(networks):
-    with pytest.raises(maskov.InputError, match="its own tokens"):
-        maskov.load("antiberty", "cpu", tokenizer="vocab.txt")
-
-
 class Code:
     def __reduce__(self):
         return os.mkdir, ("was-run",)

@@ -242,13 +242,6 @@ def test_what_is_refused(folder, asked, said):
     assert str(caught.value).isprintable()
 
 
-def test_a_model_says_what_it_is():
-    assert repr(tiny_bert().with_prefix("red")) == (
-        "<HuggingFaceModel 'tiny-bert', prefix='red': 9 tokens, texts of 1 to 29 tokens, float64 "
-        "on cpu>"
-    )
-
-
 def test_the_mask_takes_the_space_that_tokens_hold(folder):
     tokenizer, network = tiny_models.gpt2(), tiny_bert().network
     with torch.random.fork_rng():

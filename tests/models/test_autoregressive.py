@@ -78,34 +78,12 @@ def test_energy_of_a_chain_is_that_of_its_text(model, causal, expected):
         torch.testing.assert_close(found, plain, rtol=0, atol=1e-9)
 
 
-def test_sum_of_energies_is_the_sum_of_its_parts(model, causal):
-    total = energies(0.5 * maskov.Raw() + 2 * maskov.Norm() + causal, model, TEXTS)
-    raw, norm, text = (energies(e, model, TEXTS) for e in (maskov.Raw(), maskov.Norm(), causal))
-    torch.testing.assert_close(total, 0.5 * raw + 2 * norm + text, rtol=0, atol=1e-9)
-
-
 def test_sum_with_a_shared_vocabulary_is_scored_token_by_token(model, shared):
     parts = [maskov.score(model, TEXTS, e) for e in (maskov.Raw(), maskov.Norm(), shared)]
     total = maskov.score(model, TEXTS, 0.5 * maskov.Raw() + 2 * maskov.Norm() + shared)
     for whole, *three in zip(total, *parts, strict=True):
         raw, norm, text = (torch.tensor(part.terms, dtype=torch.float64) for part in three)
         assert whole.terms == pytest.approx((0.5 * raw + 2 * norm + text).tolist(), abs=1e-9)
-
-
-@pytest.mark.parametrize("combined", [False, True])
-def test_metropolis_keeps_the_energies_of_its_tokens(model, causal, combined):
-    target = 0.5 * maskov.Raw() + causal if combined else causal
-    run = maskov.sample(
-        model, maskov.Metropolis(target), maskov.Schedule(epochs=3), chains=4, length=(2, 4), thin=1
-    )
-    assert run.traces["novel"].sum() > 0
-    for sample in run.samples:
-        tokens, lengths = torch.tensor([sample.ids]), torch.tensor([len(sample.ids)])
-        given = Sequences(tokens, lengths, maskov.Scorer(model).cache(Sequences(tokens, lengths)))
-        kept = run.traces["energy_target"][sample.epoch, sample.chain]
-        assert kept == pytest.approx(float(target(model, given)), abs=1e-9)
-        raw = float(maskov.Raw()(model, given))
-        assert sample.energy_raw == pytest.approx(raw, abs=1e-9)
 
 
 def test_longest_text_is_scored_and_a_longer_one_refused(causal):

@@ -5,13 +5,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 import maskov
 from maskov import AutoregressiveTranslator, ConditionalModel, ModelError, translate
 from maskov.models.checkpoint import translation_folder
 from maskov.models.network import load_translation, save_translation
-from tiny_models import edit_config
 from tiny_translation import SOURCES, network, save, shelf, tokenizer
 
 CPU = torch.device("cpu")
@@ -93,73 +92,6 @@ def test_a_folder_says_what_it_is(folder, tmp_path):
         AutoregressiveTranslator.load(folder, CPU, "tiny")
     with pytest.raises(maskov.InputError, match="drop the tokenizer"):
         maskov.load(folder, "cpu", tokenizer="bert")
-
-
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"3", b"\xff\xfe", b'{"architecture": 4}'])
-def test_a_config_that_says_nothing(folder, content):
-    (folder / "config.json").write_bytes(content)
-    assert "is not a translation model" in refusal(folder)
-
-
-def test_absurd_sizes_are_refused_before_memory_is_asked_for(folder):
-    config = json.loads((folder / "config.json").read_text())
-    for name, values in {
-        "width": (10**9, 2**20 + 1, "16", 16.0, None),
-        "vocabulary": (10**18,),
-        "encoder_layers": (2**20,),
-        "decoder_layers": (10**6,),
-        "longest": (0,),
-        "heads": (-2, 0, 3, True),
-        "inner": ([32],),
-        "causal": ("no", 1),
-        "norm_first": (None,),
-        "norm_epsilon": ("small", 0.0, float("nan")),
-        "target_end": ("yes",),
-    }.items():
-        for value in values:
-            (folder / "config.json").write_text(json.dumps(config | {name: value}))
-            assert "sizes in its config.json" in refusal(folder), (name, value)
-    config.pop("vocabulary")
-    (folder / "config.json").write_text(json.dumps(config))
-    assert "sizes in its config.json" in refusal(folder)
-
-
-@pytest.mark.parametrize(
-    ("change", "weight"),
-    [
-        ({"width": 32}, "decoder.0.attention"),
-        ({"width": 2**20, "vocabulary": 2**20, "heads": 1}, "decoder.0"),
-        ({"longest": 11}, "lengths.weight"),
-        ({"vocabulary": 11}, "words.weight"),
-        ({"encoder_layers": 3}, "encoder.2"),
-        ({"decoder_layers": 1}, "decoder.1"),
-        ({"norm_first": False}, "decoder_norm"),
-    ],
-    ids=str,
-)
-def test_weights_of_another_shape(folder, change, weight):
-    edit_config(folder, **change)
-    text = refusal(folder)
-    assert "do not fit its config.json" in text
-    assert weight in text
-
-
-def test_damaged_files(folder):
-    weights, words = folder / "model.safetensors", folder / "tokenizer.json"
-    state = load_file(weights)
-    rest = {name: value for name, value in state.items() if name != "words.weight"}
-    for wrong, said in ((state | {"more": torch.zeros(2)}, "(more)"), (rest, "(words.weight)")):
-        save_file(wrong, weights)
-        assert said in refusal(folder)
-    save_file(state, weights)
-    content = weights.read_bytes()
-    for wrong in (b"", content[:20], content[:-100], b"something else entirely", None):
-        weights.unlink() if wrong is None else weights.write_bytes(wrong)
-        assert "model.safetensors is missing or cannot be read" in refusal(folder)
-    weights.write_bytes(content)
-    for wrong in (b"", b"{", b"[]", b'{"model": 3}', b"\xff", None):
-        words.unlink() if wrong is None else words.write_bytes(wrong)
-        assert "tokenizer" in refusal(folder)
 
 
 def test_a_tokenizer_that_does_not_fit(folder):

@@ -5,7 +5,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-import torch
 
 import maskov.models
 from maskov import load
@@ -57,16 +56,3 @@ def test_random_weights_do_not_depend_on_other_threads():
     with ThreadPoolExecutor(4) as threads:
         loaded = list(threads.map(lambda _: load("untrained", "cpu").fingerprint(), range(4)))
     assert set(loaded) == {expected}
-
-
-def test_a_failed_load_is_retried(monkeypatch):
-    build = maskov.models.untrained
-
-    def fails(device, dtype):
-        monkeypatch.setattr(maskov.models, "untrained", build)
-        raise ImportError("cannot import name 'BertConfig' from 'transformers'")
-
-    monkeypatch.setattr(maskov.models, "untrained", fails)
-    with pytest.raises(ImportError):
-        load("untrained", "cpu")
-    assert load("untrained", "cpu").device == torch.device("cpu")

@@ -1,7 +1,5 @@
 """The conditional masked LM: passes against plain ones, sources, lengths, precision, identity."""
 
-import copy
-
 import pytest
 import torch
 from scipy import stats
@@ -29,7 +27,6 @@ KINDS = {
     "norms after the sublayers": conditional(norm_first=False),
 }
 CLOSE = 1e-9
-END = SPECIAL.index("</s>")
 # A statistical test fails a correct program with this probability.
 ALPHA = 1e-6
 
@@ -87,44 +84,6 @@ def test_other_ways_to_the_same_passes(kind, monkeypatch):
     assert (found - whole).abs().max() < CLOSE
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_several_masks_of_mixed_passes(kind):
-    model = KINDS[kind].given(SOURCES)
-    tokens, lengths, _, source = passes(seed=2)
-    within = torch.arange(tokens.shape[1]) < lengths[:, None]
-    masked = within & (torch.rand(tokens.shape, generator=torch.Generator().manual_seed(3)) < 0.5)
-    masked[:, 0] = True
-    found = model.logits(model.hidden(Queries(tokens, lengths, masked, source)))
-    plain = []
-    for row, (length, target) in enumerate(zip(lengths.tolist(), tokens.tolist(), strict=True)):
-        holes = masked[row].nonzero().flatten().tolist()
-        plain.append(plain_logits(model, SOURCES[source[row]], target[:length], holes)[holes])
-    assert (torch.cat(plain) - found).abs().max() < CLOSE
-
-
-def test_the_end_stands_right_after_the_target(monkeypatch):
-    """What the decoder is shown, and that a target has room for it."""
-    model, shown = ENDED.given(SOURCES[:2]), []
-    plain = model.encoder
-
-    def decode(ids, position, layout, *others):
-        shown.append((ids.tolist(), layout))
-        return plain(ids, position, layout, *others)
-
-    monkeypatch.setattr(model, "encoder", decode)
-    first = len(SPECIAL)
-    tokens = torch.tensor([[first, first + 1, first + 2], [first, first + 3, 0]])
-    lengths, place = torch.tensor([3, 2]), torch.tensor([2, 0])
-    model.hidden_at(tokens, lengths, place, torch.tensor([0, 1]))
-    (target, layout), mask = shown[0], model.mask_id
-    assert layout.starts.tolist() == [0, 4, 7]
-    assert target == [first, first + 1, mask, END, mask, first + 3, END]
-    assert (ENDED.max_length, MODEL.max_length) == (LONGEST - 1, LONGEST)
-    longest = torch.full((1, ENDED.max_length), first)
-    zero = torch.zeros(1, dtype=torch.long)
-    assert model.hidden_at(longest, zero + ENDED.max_length, zero, zero).isfinite().all()
-
-
 def test_the_encoder_runs_once_a_sentence_and_never_again(monkeypatch):
     """And so does what the decoder reads of it: keys and values."""
     model, seen, kept = conditional(), [], []
@@ -148,20 +107,6 @@ def test_the_encoder_runs_once_a_sentence_and_never_again(monkeypatch):
     seen.clear()
     model.given(["red", "green", "blue"])
     assert seen == [[2, 2, 2]]
-
-
-def test_batches_of_the_encoder_do_not_change_what_it_says(monkeypatch):
-    alone = [MODEL.given([text]).sources for text in SOURCES]
-    monkeypatch.setattr("maskov.models.conditional.token_budget", lambda *_: 1)
-    both = [MODEL.given(SOURCES).sources]
-    monkeypatch.undo()
-    for found in (*both, MODEL.given(SOURCES).sources):
-        assert found.sizes.tolist() == [len(text.split()) + 1 for text in SOURCES]
-        assert found.longest == max(found.sizes)
-        for row, one in enumerate(alone):
-            states = found.only(torch.tensor([row])).states
-            assert (states - one.states).abs().max() < CLOSE
-            assert (found.length_scores[row] - one.length_scores[0]).abs().max() < CLOSE
 
 
 # Lengths.
@@ -250,16 +195,6 @@ def test_coarse_passes_keep_the_head_and_shift_energies_a_little():
     assert torch.equal(again, energies(rounded, tokens, lengths, source))
 
 
-def test_a_coarse_run_says_how_far_energies_move():
-    coarse = conditional(dtype=torch.float32).in_precision("bfloat16")
-    from maskov.translation.api import run_method
-
-    run = run_method(coarse.given(SOURCES), TranslationMethod("mh", epochs=2))
-    shift = vars(run.manifest.precision_check)
-    assert 0 < shift["norm_mean"] <= shift["norm_most"]
-    assert "precision:bfloat16" in run.signature
-
-
 def test_the_fingerprint_is_of_weights_and_words_and_not_of_sources():
     whole = MODEL.fingerprint()
     assert conditional().fingerprint() == whole
@@ -272,18 +207,6 @@ def test_the_fingerprint_is_of_weights_and_words_and_not_of_sources():
     swapped = tokenizer(["green", "red", "blue", "white"])
     assert ConditionalModel(network(), swapped, "tiny").fingerprint() != whole
     assert ENDED.fingerprint() != whole  # the same weights, used otherwise
-
-
-def test_given_sources_leave_the_model_as_it_was():
-    plain = network().train().requires_grad_(True)
-    model = ConditionalModel(plain, tokenizer(), "tiny")
-    before = copy.deepcopy(model.network.state_dict())
-    given = model.given(SOURCES)
-    assert model.sources is None
-    assert all(torch.equal(before[name], x) for name, x in model.network.state_dict().items())
-    # A network in training is put to rest.
-    assert not given.hidden_at(*passes()).requires_grad
-    assert not given.sources.states.requires_grad
 
 
 def test_what_is_refused():
@@ -315,10 +238,3 @@ def test_a_source_that_is_too_long_is_named_by_its_line(kind):
         model.given(["red", f"{longest} red"], lines=[2, 7])
     with pytest.raises(InputError, match=r"^line 4 has"):
         translate(model, ["red", "", " \t", f"{longest} red"])
-
-
-def test_unknown_words_can_be_read_but_are_never_written():
-    [found] = translate(
-        MODEL, ["grün Ω red"], TranslationMethod("gibbs", epochs=3, temperature=3.0)
-    )
-    assert set(found.text.split()) <= set(WORDS)

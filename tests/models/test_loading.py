@@ -5,7 +5,7 @@ import shutil
 import pytest
 import torch
 import transformers as hf
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 import maskov
 import tiny_models
@@ -49,31 +49,11 @@ def as_pickle(folder):
     return folder / "pytorch_model.bin", state
 
 
-def test_safetensors_load_to_the_weights_in_the_file(folder):
-    loaded = load(folder).network.state_dict()
-    state = load_file(folder / "model.safetensors")
-    assert "cls.predictions.transform.dense.weight" in state
-    assert all(torch.equal(loaded[name], value) for name, value in state.items())
-
-
 def test_pickled_weights_load_to_the_same_energies(folder):
     expected = energy(load(folder))
     path, state = as_pickle(folder)
     torch.save(state, path)
     assert energy(load(folder)) == pytest.approx(expected, abs=1e-9)
-
-
-def test_half_precision_checkpoint_loads_as_float32(folder):
-    weights = folder / "model.safetensors"
-    state = {name: value.half() for name, value in load_file(weights).items()}
-    save_file(state, weights, metadata={"format": "pt"})
-    tiny_models.edit_config(folder, dtype="float16")
-    model = load(folder)
-    assert model.dtype == torch.float32
-    assert {p.dtype for p in model.network.parameters()} == {torch.float32}
-    rounded = model.network.get_input_embeddings().weight
-    key = "bert.embeddings.word_embeddings.weight"
-    assert torch.equal(rounded, state[key].float())
 
 
 def _cut(folder):

@@ -61,12 +61,8 @@ def test_the_shift_in_energy_is_measured_and_said():
     heard = []
 
     class Listener:
-        def begun(self, model): ...
-        def noted(self, text):
-            heard.append(text)
-
-        def moved(self, state, epoch, passes): ...
-        def epoch_ended(self, epoch, values, passes): ...
+        def __getattr__(self, name):
+            return lambda *told: heard.extend(told) if name == "noted" else None
 
     model = load("untrained", "cpu", "bfloat16")
     run = sample(
@@ -148,8 +144,3 @@ def test_exact_products_are_never_coarse_by_another_thread(passes):
     assert exact.end() == ["highest"] * 2
     assert later.end() == ["high"] * 2
     assert torch.get_float32_matmul_precision() == "highest"
-
-
-def test_exact_passes_do_not_wait_for_each_other(passes):
-    one, other = passes(False), passes(False)
-    assert other.end() == one.end() == ["highest"] * 2

@@ -72,59 +72,6 @@ def test_the_default_is_the_stand_in_unless_a_shipped_model_is_marked(nothing):
     assert (shipped.default_model(), shipped.default_judge()) == ("untrained", None)
 
 
-def test_models_load_by_their_names(root):
-    model = maskov.load("wiki-small", "cpu")
-    folder = maskov.load(root / "wiki-small", "cpu")
-    assert (model.name, folder.name) == ("wiki-small", str(root / "wiki-small"))
-    assert model.fingerprint() == folder.fingerprint()
-    energy = maskov.Autoregressive("wiki-judge")
-    folder = maskov.Autoregressive(str(root / "wiki-judge"))
-    assert str(energy) == "autoregressive(wiki-judge)"
-    assert energy.models() == {"wiki-judge": folder.models()[folder.name]}
-
-
-def test_a_run_with_shipped_models_goes_on_by_their_names(root, tmp_path):
-    from maskov.errors import Interrupted
-
-    model = maskov.load("wiki-small", "cpu")
-    kernel = maskov.Metropolis(maskov.Raw() + maskov.Autoregressive("wiki-judge"))
-    schedule = maskov.Schedule(epochs=2)
-    calls = iter(range(10**6))
-    with pytest.raises(Interrupted):
-        maskov.sample(
-            model, kernel, schedule, chains=2, length=4, out=tmp_path, stop=lambda: next(calls) > 6
-        )
-    run = maskov.resume(tmp_path, device="cpu")
-    assert run.finished
-    assert run.signature.startswith("model:wiki-small#")
-    assert "|energy:raw+autoregressive(wiki-judge)|" in run.signature
-
-
-def test_a_model_of_the_other_kind_is_refused(root):
-    with pytest.raises(maskov.ModelError, match=r"'wiki-judge' is a causal .* not a masked one"):
-        maskov.load("wiki-judge", "cpu")
-    with pytest.raises(maskov.ModelError, match=r"'wiki-small' is a masked .* not a causal one"):
-        maskov.Autoregressive("wiki-small")
-    with pytest.raises(maskov.ModelError, match="'untrained' is a masked"):
-        maskov.Autoregressive("untrained")
-
-
-@pytest.mark.parametrize(
-    "change",
-    [{"name": "another"}, {"kind": "seq2seq"}, {"parameters": "many"}, {"quality": 3}, {}, None],
-)
-def test_a_damaged_description_is_one_sentence(nothing, change):
-    folder = nothing / "wiki-small"
-    folder.mkdir(parents=True)
-    if change is None:
-        (folder / "about.json").write_text("{")
-    else:
-        describe(folder, **change)
-    with pytest.raises(maskov.ModelError, match="'wiki-small' is damaged") as caught:
-        shipped.shipped()
-    assert str(caught.value).isprintable()
-
-
 def test_built_in_models_are_as_described():
     untrained, table = maskov.load("untrained", "cpu"), maskov.load("counterexample", "cpu")
     sizes = {

@@ -10,7 +10,6 @@ import maskov
 from maskov.config import ModelSource, from_json, to_json
 from maskov.errors import InputError
 from maskov.models.base import Queries
-from maskov.models.checkpoint import fingerprint, forbidden_ids
 from maskov.models.packed import FLOOR, PickledModel, without_smoothing
 from maskov.models.scorer import Scorer
 from maskov.types import Sequences
@@ -68,15 +67,6 @@ def test_what_smoothing_added_is_removed():
     assert found.min() > 0
 
 
-def test_odd_scores():
-    scores = torch.tensor([[0.0, -2000.0, -torch.inf], [0.0, torch.nan, 1.0]])
-    first, second = _removed(scores)
-    assert first[1].item() == pytest.approx(-2000 + math.log(FLOOR))
-    assert first[2] == -torch.inf
-    assert first[0].isfinite()
-    assert second.isnan().all()
-
-
 def _hidden(model, ids: list[int]) -> torch.Tensor:
     tokens = torch.tensor([ids])
     source = torch.tensor([0]) if getattr(model, "sources", None) is not None else None
@@ -110,21 +100,6 @@ def test_all_scores_and_single_ones_agree(family, tmp_path, monkeypatch):
     )
     with_it, without = (Scorer(model).cache(sequences, normaliser) for normaliser in (True, False))
     torch.testing.assert_close(with_it.logit, without.logit, atol=1e-12, rtol=0)
-
-
-def test_off_is_the_model_itself():
-    for model in (tiny_bert(WORDS), conditional().given(SOURCES)):
-        assert model.without_smoothing(0) is model
-        assert model.source.remove_smoothing == 0
-        hidden = _hidden(model, model.encode("red blue"))
-        tokens = torch.tensor([7, 8])
-        assert torch.equal(model.logits(hidden), model.head.logits(hidden))
-        assert torch.equal(model.logit_of(hidden, tokens), model.head.logit_of(hidden, tokens))
-    masked = tiny_bert(WORDS)
-    assert masked.fingerprint() == fingerprint(
-        masked.network, masked.tokenizer, frame=[[2], [3]], mask=masked.mask_id,
-        pad=masked.tokenizer.pad_token_id, forbidden=forbidden_ids(masked.forbidden),
-    )  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", ["masked", "translation"])

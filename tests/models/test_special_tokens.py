@@ -86,10 +86,3 @@ def test_energy_is_normalised_over_the_full_vocabulary(model, family):
         assert score.terms == pytest.approx(expected.tolist(), abs=1e-9)
         # Over the allowed tokens alone, some term would be far below this.
         assert min(score.terms) > 1.0
-
-
-@pytest.mark.parametrize("word", ["[CLS]", "[SEP]", "[PAD]", "zebra"])
-def test_special_or_unknown_word_in_a_start_text_is_refused(tmp_path, word):
-    model = maskov.load(str(tiny_models.build("bert", tmp_path)), "cpu")
-    with pytest.raises(maskov.InputError, match="special or unknown token"):
-        maskov.sample(model, texts=[f"the {word} sat"], chains=1)

@@ -2,8 +2,6 @@
 
 import io
 import sys
-import warnings
-from importlib import import_module
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,7 +9,6 @@ import pytest
 import torch
 
 import maskov
-from maskov.ui import terminal
 from maskov.ui.terminal import ProgressBar
 from small import random_state, tiny_bert
 
@@ -86,15 +83,6 @@ def _cut(folder):
     return folder
 
 
-def test_a_python_prompt_in_ipython_is_no_notebook(monkeypatch):
-    shell = SimpleNamespace(get_ipython=lambda: SimpleNamespace())
-    monkeypatch.setitem(sys.modules, "IPython", shell)
-    assert not terminal.in_notebook()
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
-    with terminal.progress_bar(3) as bar:
-        assert bar is None
-
-
 def test_the_bar_never_goes_back_and_an_error_takes_it_away(monkeypatch):
     screen = on_terminal(monkeypatch)
     bar, rates = ProgressBar(10), dict.fromkeys(("accepted", "novel", "steps"), np.ones(2))
@@ -112,23 +100,3 @@ def test_the_bar_never_goes_back_and_an_error_takes_it_away(monkeypatch):
         broken()
     assert bar.bar.n == 5
     assert screen.getvalue().rstrip(" ").endswith("\r")
-
-
-def _warnings_of_tqdm(monkeypatch, action):
-    """Return what tqdm has to say about widgets when an action imports it anew."""
-    for name in ("tqdm.auto", "tqdm.autonotebook", "tqdm.notebook"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    with warnings.catch_warnings(record=True) as found:
-        warnings.simplefilter("always")  # tqdm swallows what is raised instead
-        action()
-    assert "tqdm.auto" in sys.modules
-    return [str(one.message) for one in found if "IProgress" in str(one.message)]
-
-
-def test_a_notebook_without_widgets_is_not_warned(monkeypatch):
-    shell = SimpleNamespace(config={"IPKernelApp": {}})
-    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
-    monkeypatch.setitem(sys.modules, "ipykernel.zmqshell", SimpleNamespace())
-    monkeypatch.setitem(sys.modules, "ipywidgets", None)
-    assert _warnings_of_tqdm(monkeypatch, lambda: import_module("tqdm.auto"))
-    assert not _warnings_of_tqdm(monkeypatch, lambda: ProgressBar(3))

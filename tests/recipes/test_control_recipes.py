@@ -58,11 +58,9 @@ def _classify(model, texts):
     return [{network.config.id2label[i]: float(p) for i, p in enumerate(row)} for row in chances]
 
 
-@pytest.mark.parametrize("start", ["scratch", "base"])
-def test_a_classifier_learns_what_can_be_learned(folder, base, tmp_path, start):
+def test_a_classifier_learns_what_can_be_learned(folder, base, tmp_path):
     out = tmp_path / "judge"
-    source = ["--base", base] if start == "base" else ["--tokenizer", base, "--layers", 1]
-    _run(classifier.main, folder, "--out", out, *source, "--width", 64, "--rate", 3e-3,
+    _run(classifier.main, folder, "--out", out, "--base", base, "--width", 64, "--rate", 3e-3,
          "--epochs", 6, "--batch-tokens", 128, "--held-out", 20)  # fmt: skip
     good, bad = _classify(out, ["lovely room 's !", "awful room 's !"])
     assert good["fun"] > 0.9
@@ -70,10 +68,7 @@ def test_a_classifier_learns_what_can_be_learned(folder, base, tmp_path, start):
     record = json.loads((out / "training.json").read_text())
     assert record["accuracy"] == 1.0
     assert record["calibration_error"] < 0.1
-    about = json.loads((out / "about.json").read_text())
-    assert about["kind"] == "classifier"
-    assert about["bytes"] == (out / "model.safetensors").stat().st_size
-    assert (out / "README.md").read_text().startswith("# judge\nA classifier of sentences: fun")
+    assert json.loads((out / "about.json").read_text())["kind"] == "classifier"
 
 
 def test_temperature_and_calibration_of_known_logits():
@@ -99,23 +94,6 @@ def test_added_words_are_tokens_and_the_text_comes_back(base):
     text = "it 's n't a _num_ room , ( ... ) !"
     assert spaced.decode(spaced.encode(text, add_special_tokens=False)) == text
     assert spaced.unk_token_id not in spaced.encode(text)
-
-
-def test_new_words_start_as_the_mean_of_their_pieces(base):
-    from transformers import AutoModelForMaskedLM
-
-    before = AutoTokenizer.from_pretrained(base)
-    network = AutoModelForMaskedLM.from_pretrained(base)
-    old = network.get_input_embeddings().weight.detach().clone()
-    after = words.extended(before, ["service"])
-    with torch.random.fork_rng():
-        words.extend_network(network, before, after)
-    pieces = before.encode("service", add_special_tokens=False)
-    rows = network.get_input_embeddings().weight
-    torch.testing.assert_close(rows[:-1], old)
-    torch.testing.assert_close(rows[-1], old[pieces].mean(0))
-    assert network.get_output_embeddings().weight is rows
-    assert network.config.vocab_size == len(after) == len(network.get_output_embeddings().bias)
 
 
 def test_adapting_learns_words(folder, base, tmp_path):

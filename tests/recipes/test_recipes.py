@@ -1,7 +1,6 @@
 """The recipes at toy size, on a CPU: from text to a model that samples."""
 
 import json
-import lzma
 from collections import Counter
 
 import pytest
@@ -37,22 +36,6 @@ def test_cleaning_keeps_sentences_and_says_why_it_drops_the_rest():
         "repeated": 1,
         "other script": 1,
     }
-
-
-def test_cleaning_reads_plain_and_compressed_files(tmp_path):
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "one.txt").write_text("The first file has one.\nAnd another one here.\n")
-    (tmp_path / "held.txt").write_text("and another one here.\n")
-    with lzma.open(tmp_path / "data" / "two.txt.xz", "wt") as file:
-        file.write("The second file has one too.\n")
-    words = [str(tmp_path / "data"), str(tmp_path / "all.txt"), "--processes", "1", "--exclude"]
-    clean.main([*words, str(tmp_path / "held.txt")])
-    assert (tmp_path / "all.txt").read_text().count("\n") == 2
-    words = [str(tmp_path / "data"), str(tmp_path / "some.txt.xz"), "--processes", "1", "--skip"]
-    clean.main([*words, "one"])
-    assert list(vocabulary.read_sentences(tmp_path / "some.txt.xz")) == [
-        "the second file has one too."
-    ]
 
 
 @pytest.fixture(scope="module")
@@ -150,28 +133,3 @@ def test_the_causal_model_learns_with_the_same_vocabulary(masked, sentences, tmp
     found = measure.causal_quality(judge, sentences.read_text().splitlines()[:20])
     assert found["perplexity"] < 10
     assert judge.token_strings(judge.tokenise("the cat")) == ["the", "cat"]
-
-
-def test_one_command_goes_from_a_folder_of_text_to_a_model(tmp_path):
-    (tmp_path / "text").mkdir()
-    lines = [f"The number {n} comes after the number before it.\n" for n in range(300)]
-    (tmp_path / "text" / "numbers.txt").write_text("".join(lines))
-    _train("masked", tmp_path / "text", tmp_path / "out", 5)
-    assert maskov.load(tmp_path / "out" / "ship", "cpu").vocabulary_size == 60
-
-
-def test_batches_have_one_length_and_cover_every_sentence(masked, sentences):
-    tokenizer = vocabulary.obtain(masked / "tokenizer", sentences, 60)
-    lines = [*sentences.read_text().splitlines()[:50], "the cat sat on the mat .", "the", "zebra"]
-    device = torch.device("cpu")
-    whole = corpus.Corpus.of(lines, tokenizer, device)
-    assert whole.sentences == 51  # one is too short, one has an unknown word
-    batches = whole.batches(100, torch.Generator().manual_seed(0))
-    seen = 0
-    while seen < whole.sentences:
-        batch = next(batches)
-        seen += len(batch)
-        assert batch.numel() <= 100
-        assert (batch[:, 0] == tokenizer.cls_token_id).all()
-        assert (batch[:, -1] == tokenizer.sep_token_id).all()
-    assert seen == whole.sentences

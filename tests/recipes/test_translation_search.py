@@ -98,8 +98,7 @@ def _plain(network, source, limit: int, beam: int, power: float):
     return hypotheses[0]
 
 
-@pytest.mark.parametrize("beam", [1, 3, 5])
-@pytest.mark.parametrize(("power", "every"), [(1.0, 4), (1.0, 1), (0.6, 1)])
+@pytest.mark.parametrize(("beam", "power", "every"), [(1, 1.0, 1), (3, 1.0, 4), (3, 0.6, 1)])
 def test_search_finds_what_a_plain_one_finds(copier, beam, power, every, monkeypatch):
     monkeypatch.setattr(searching, "_CHECK_EVERY", every)
     left, drop = [], _Beams.keep_only
@@ -117,8 +116,8 @@ def test_search_finds_what_a_plain_one_finds(copier, beam, power, every, monkeyp
         wanted, tokens, _ = _plain(copier, alone, limit, beam, power)
         assert [*text, END] == tokens
         assert score == pytest.approx(wanted, abs=1e-4)
-    # Some were dropped on the way, and the others went on; a wide beam may end all at once.
-    assert every > 1 or beam == 5 or 0 < left[0] < 12
+    # Some were dropped on the way, and the others went on.
+    assert every > 1 or 0 < left[0] < 12
     assert len(set(map(len, texts))) > 2
 
 

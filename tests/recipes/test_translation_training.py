@@ -92,20 +92,3 @@ def test_a_training_is_that_of_the_shipped_model_unless_told_otherwise(kind, toy
     assert found["masking"] == (shipped["masking"] if kind == "masked" else None)
     assert found["device"] == "cpu"
     assert found["pairs"] == 360
-
-
-@pytest.mark.parametrize(
-    ("words", "complaint"),
-    [
-        (["masked", "--foreign", "0.3", "--noisy", "0"], "--noisy 0 has none"),
-        (["masked", "--noise", "0.3", "--noisy", "0"], "--noisy 0 has none"),
-        (["twin", "--noisy", "0.3"], "--noisy is for masked models only"),
-    ],
-)
-def test_options_that_would_do_nothing_are_refused(words, complaint, tmp_path, capsys):
-    kind, *options = words
-    out = tmp_path / "out"
-    with pytest.raises(SystemExit, match="2"):
-        _train(kind, tmp_path, out, 1, *options)
-    assert complaint in capsys.readouterr().err
-    assert not out.exists()

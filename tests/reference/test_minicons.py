@@ -24,13 +24,6 @@ def encoded(other):
     return other.tokenizer(TEXTS, padding="longest")
 
 
-def test_energy_is_minus_the_pseudo_log_likelihood(pair):
-    model, other = pair
-    theirs = other.sequence_score(encoded(other), reduction=lambda terms: terms.sum().item())
-    ours = [-score.energy for score in maskov.score(model, TEXTS, maskov.Norm())]
-    assert ours == pytest.approx(theirs, abs=TOLERANCE)
-
-
 def test_each_token_has_the_same_term(pair):
     model, other = pair
     theirs = other.token_score(encoded(other), PLL_metric="original")

@@ -13,10 +13,10 @@ import torch
 from scipy import stats
 
 from maskov import Gibbs, MaskedConditional, Metropolis, Norm, Raw, Schedule, Sweep, sample
-from maskov.exact import all_states, distribution, stationary, sweep_matrix, transition_matrix
+from maskov.exact import all_states, distribution, stationary, sweep_matrix
 from maskov.models.scorer import Scorer
 from maskov.moves import Site
-from small import random_table
+from small import random_table, transition_matrix
 
 ALPHA = 1e-6
 CHAINS = 1500

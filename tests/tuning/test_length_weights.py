@@ -46,17 +46,8 @@ class Told:
     def __init__(self):
         self.notes = []
 
-    def begun(self, model):
-        pass
-
-    def noted(self, text):
-        self.notes.append(text)
-
-    def moved(self, chains, epoch, passes):
-        pass
-
-    def epoch_ended(self, epoch, values, passes):
-        pass
+    def __getattr__(self, name):
+        return lambda *told: self.notes.extend(told) if name == "noted" else None
 
 
 def test_what_was_not_reached_is_said_and_kept(monkeypatch):

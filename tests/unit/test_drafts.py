@@ -9,7 +9,6 @@ from maskov.config import Inputs
 from maskov.replay import Replayer
 from maskov.runs.inputs import layout_of
 from maskov.translation.api import drafts_of, run_method
-from maskov.translation.methods import SAMPLED, SEARCHED
 from tiny_translation import SOURCES, conditional, twin
 
 MODEL = conditional()
@@ -43,16 +42,6 @@ def test_lengths_stay_or_are_sampled():
     assert moved.reshape(len(DRAFTS), 2).any(1).all()
 
 
-@pytest.mark.parametrize(("lengths", "usual"), [(None, SEARCHED), ("sampled", SAMPLED)])
-def test_what_is_done_from_drafts_if_nothing_else_is_asked_for(lengths, usual):
-    for start in ("drafts", "autoregressive"):
-        found = TranslationMethod("mh", start=start, lengths=lengths)
-        assert (found.target, found.chosen_moves) == (usual.energy, usual.moves)
-        assert found.schedule().force_accept == 0
-        blocks = TranslationMethod("block-mh", start=start)
-        assert blocks.schedule() == TranslationMethod("block-mh", force_accept=0).schedule()
-
-
 def test_the_autoregressive_model_writes_the_drafts():
     writer = twin()
     method = TranslationMethod("mh", start="autoregressive", epochs=3)
@@ -76,26 +65,16 @@ def test_a_draft_that_cannot_be_read_is_replaced(monkeypatch):
     assert drafts == ["red blue", others[1], others[2], "red blue"]
 
 
-def test_empty_lines_have_empty_drafts():
-    texts, drafts = ["", "red", " ", "blue green"], ["", "blue", "", "white red"]
-    found = translate(MODEL, texts, FIXED, drafts=drafts, seed=1)
-    alone = translate(MODEL, ["red", "blue green"], FIXED, drafts=["blue", "white red"], seed=1)
-    assert [one.text for one in found] == ["", alone[0].text, "", alone[1].text]
-
-
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
         ({"drafts": DRAFTS[:3]}, "there are 3 drafts of 4 lines"),
         ({"drafts": [*DRAFTS[:3], ""]}, "draft 4 is empty"),
         ({"drafts": [*DRAFTS[:3], "red <mask>"]}, "draft 4 holds a mask"),
-        ({"drafts": [*DRAFTS[:3], "red " * 11]}, "draft 4 has 11 tokens"),
         ({"drafts": DRAFTS, "start": "greedy"}, "--drafts or from --start, not both"),
         ({"drafts": DRAFTS, "lengths": "top"}, "drop --lengths top"),
         ({"drafts": DRAFTS, "method": "mask-predict"}, "'mask-predict' does not use --drafts"),
-        ({"drafts": DRAFTS, "method": "ar"}, "'ar' does not use --drafts"),
         ({"drafts": DRAFTS, "method": TranslationMethod("mh")}, "both or none"),
-        ({"method": FIXED}, "both or none"),
         ({"start": "drafts"}, "--drafts FILE"),
         ({"start": "autoregressive", "lengths": "searched"}, "drop --lengths searched"),
     ],

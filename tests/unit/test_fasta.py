@@ -5,7 +5,7 @@ from hypothesis import given, strategies as st
 
 import maskov
 from maskov import InputError, Record
-from maskov.fasta import is_fasta, mutations, parse, spelled, to_fasta
+from maskov.fasta import mutations, parse, spelled, to_fasta
 from mutations import damaged, examples, or_refused
 from tiny_proteins import joined_model, spaced_model
 
@@ -41,8 +41,6 @@ def test_names_lines_case_stops_spaces_and_line_ends():
         (">\nEVQL", "line 1 of 'a.fa' has no name"),
         (">a\nE\n>a\nQ", "two records 'a' (line 3)"),
         (">a\n\n>b\nQ", "the record 'a' of 'a.fa' is empty"),
-        (">a\n*\n", "the record 'a' of 'a.fa' is empty"),
-        (">a", "the record 'a' of 'a.fa' is empty"),
     ],
 )
 def test_what_is_no_fasta_is_refused_in_a_sentence(text, words):
@@ -50,12 +48,6 @@ def test_what_is_no_fasta_is_refused_in_a_sentence(text, words):
         read(text)
     assert words in str(refused.value)
     assert str(refused.value).endswith(".")
-
-
-def test_files_are_known_by_their_ending_or_their_first_line():
-    assert is_fasta("a.FASTA", ["EV"])
-    assert is_fasta("-", [">a"])
-    assert not is_fasta("a.txt", ["EV"])
 
 
 def test_a_file_is_read_and_written(tmp_path):
@@ -93,12 +85,6 @@ def test_letters_that_the_model_lacks_are_named_with_their_place(spaced, letter)
     assert "'heavy' has " in message
     assert "at position 3" in message
     assert message.isprintable()
-
-
-def test_letters_that_the_model_has_are_kept(joined):
-    assert spelled(joined, Record("a", "EXB-Z.L")) == "EXB-Z.L"
-    with pytest.raises(InputError, match="'J' at position 2"):
-        spelled(joined, Record("a", "EJ"))
 
 
 def test_mutations_are_named_as_usual():

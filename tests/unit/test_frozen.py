@@ -22,14 +22,11 @@ TEXTS = ["red River, blue riverbank", "bridge green 7"]
     ("rule", "expected"),
     [
         ("1", ((0,), (0,))),
-        (" 1 - 1, 2", ((0, 1), (0, 1))),
         ("river", ((1,), ())),
         ("RIVER, bridge", ((1,), (0,))),
         ("riverbank", ((4, 5), ())),
         ("river, riverbank", ((1, 4, 5), ())),
         ("re:r[a-z]+b", ((4, 5), ())),
-        ("re:[0-9]", ((), (2,))),
-        ("re:blue|7", ((3,), (2,))),
         ("re:d R", ((0, 1), ())),
         (["......", "#.x"], ((), (0, 2))),
         ([[False] * 5 + [True], (True, False, False)], ((5,), (0,))),
@@ -67,21 +64,16 @@ def test_words_of_sequences_are_motifs(tmp_path, rule, expected, space):
     [
         ("4", "text 2 has 3 tokens: there is no position 4"),
         ("0-2", "not a range"),
-        ("3-2", "not a range"),
         ("1-3", "every token of text 2 is frozen"),
         ("white", "occurs in no text"),
         ("river,", "a word to freeze is empty"),
-        ("", "a word to freeze is empty"),
-        ("9" * 5000, "occurs in no text"),
         ("re:white", "finds nothing"),
-        ("re:", "finds nothing"),
         ("re:(?=red)", "not a regular expression of RE2"),
         ("re:(", "not a regular expression"),
         ("re:" + "a" * 2000, "at most 1000"),
         ("re:.*", "every token of text 1"),
         (["......"], "1 lines of frozen tokens for 2 texts"),
         (["......", ".."], "text 2 has 3 tokens, its line of frozen ones 2 characters"),
-        (["......", "###"], "every token of text 2"),
     ],
     ids=lambda value: str(value)[:20],
 )
@@ -133,21 +125,17 @@ SAMPLED = {"sources": ["red"], "chosen": [[3]], "sampled": True}
         (TWO | {"frozen": [[0], []]}, None),
         (TWO | {"frozen": [[0], [1], [2]]}, "as many entries"),
         (TWO | {"frozen": [[1, 0], []]}, "not in order"),
-        (TWO | {"frozen": [[0, 0], []]}, "not in order"),
         (TWO | {"frozen": [[-1], []]}, "between 0"),
-        (TWO | {"frozen": [["1"], []]}, "'frozen.0.0'"),
         (TWO | {"frozen": [0, 1]}, "'frozen.0'"),
         ({"length": [3, 3], "frozen": [[0]]}, "goes with texts"),
         (DRAFTS, None),
         (DRAFTS | {"texts": ["red red"]}, "as many entries as the sources"),
         (DRAFTS | {"names": ["a", "b"]}, "'inputs.names' go with texts"),
         (DRAFTS | {"frozen": [[0], []]}, "'inputs.frozen' goes with texts"),
-        (DRAFTS | {"length": [2, 3]}, "must give one of"),
         (SAMPLED | {"bounds": [[1, 4]]}, None),
         (SAMPLED, "go with sampled lengths"),
         (SAMPLED | {"bounds": [[1, 4], [1, 4]]}, "as many entries as the sources"),
         (SAMPLED | {"bounds": [[1, 2]]}, "leave out a length"),
-        (SAMPLED | {"bounds": [[4, 5]]}, "leave out a length"),
     ],
     ids=str,
 )
@@ -157,10 +145,3 @@ def test_what_a_manifest_may_say_of_its_inputs(inputs, reason):
         return
     with pytest.raises(InputError, match=reason):
         from_json(Inputs, json.dumps(inputs))
-
-
-def test_a_manifest_whose_positions_are_not_in_its_texts():
-    with pytest.raises(InputError, match="no position 9 in it"):
-        Layout.of_texts(MODEL, ["red green"], 1, [[8]])
-    with pytest.raises(InputError, match="every token of text 1 is frozen"):
-        Layout.of_texts(MODEL, ["red green"], 1, [[0, 1]])

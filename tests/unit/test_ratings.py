@@ -6,7 +6,6 @@ import json
 import random
 from collections import Counter
 from itertools import pairwise, permutations
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -169,15 +168,6 @@ def test_the_latest_annotation_counts_and_skipped_tasks_do_not(tmp_path):
     assert [row["coherence"] for row in found.rows] == [4, 4]
 
 
-def test_sheets_that_are_not_filled_in_give_no_numbers(tmp_path):
-    key, _, sheet = study(tmp_path)
-    found = load([sheet], key)
-    assert [(one.name, one.rated, one.coherence.value) for one in found.conditions] == [
-        (name, 0, None) for name in NAMES
-    ]
-    assert (found.raters, found.coherence_alpha, found.rows) == ({}, None, [])
-
-
 # Blindness.
 
 
@@ -214,19 +204,6 @@ def test_each_condition_gives_as_many_texts_mixed_by_the_seed(tmp_path):
     assert items(study(tmp_path / "seed", per_run=10, seed=8)[0]) != numbers
 
 
-def test_the_configuration_asks_for_both_scales(tmp_path):
-    view = ElementTree.parse(study(tmp_path, "label-studio")[2]).getroot()
-    assert view.find("Text").attrib == {"name": "text", "value": "$text", "valueType": "text"}
-    for choices, (scale, (_, *points)) in zip(view.iter("Choices"), SCALES.items(), strict=True):
-        assert (choices.get("name"), choices.get("toName"), choices.get("required")) == (
-            scale, "text", "true",
-        )  # fmt: skip
-        assert [choice.get("alias") for choice in choices] == ["1", "2", "3", "4"]
-        assert all(words in c.get("value") for c, words in zip(choices, points, strict=True))
-    hotkeys = [choice.get("hotkey") for choice in view.iter("Choice")]
-    assert len(set(hotkeys)) == 8
-
-
 # Refusals.
 
 
@@ -235,8 +212,6 @@ def test_the_configuration_asks_for_both_scales(tmp_path):
     [
         ((NAMES[0], NAMES[0]), "two conditions"),
         ((f"{NAMES[2]}.txt", "--per-run", "11"), "--per-run"),
-        ((f"{NAMES[2]}.txt", "--per-run", "0"), "--per-run"),
-        ((f"{NAMES[2]}.txt", "--format", "xml"), "--format"),
         ((f"{NAMES[2]}.txt", "--raters", "2"), "--raters"),
         ((f"{NAMES[2]}.txt", "--key", "study/key.json"), "keep the key elsewhere"),
         (("nowhere.txt",), "no such file"),
@@ -287,7 +262,8 @@ def test_answers_that_do_not_fit_the_key_are_refused(tmp_path):
 # Cells and formulas.
 
 
-@given(st.text())
+# What begins a formula, what may stand before it, and other characters.
+@given(st.text(st.sampled_from("=+-@＝＋－＠' \t\r\n\x00\u00a0\u200b\u3000a1é\"")))
 def test_no_cell_begins_a_formula_and_every_text_comes_back(text):
     cell = to_cell(text)
     assert cell.lstrip()[:1] not in tuple("=+-@＝＋－＠")

@@ -9,7 +9,7 @@ import torch
 
 import maskov
 from engines import sample
-from maskov import Gibbs, MaskedConditional, Metropolis, Norm, Raw, Schedule, Sweep
+from maskov import Gibbs, Metropolis, Norm, Raw, Schedule, Sweep
 from maskov.errors import InputError
 from maskov.models.scorer import Scorer
 from maskov.moves import Site
@@ -87,22 +87,6 @@ def test_a_summary_counts_kept_epochs_and_has_errors_over_chains():
     assert summary.energy_raw_mean == pytest.approx(means.mean())
     assert summary.energy_raw_standard_error == pytest.approx(means.std(ddof=1) / 7**0.5)
     assert summary.leaves_invariant
-
-
-def test_one_chain_has_no_standard_error():
-    summary = maskov.sample(MODEL, Gibbs(), Schedule(epochs=2), chains=1, length=4).summary()
-    assert summary.energy_raw_standard_error is None
-    assert summary.leaves_invariant is False
-    assert summary.passes_per_step == 1
-
-
-def test_a_greedy_start_is_one_pass_of_most_probable_tokens():
-    run = maskov.sample(
-        MODEL, Gibbs(Site(MaskedConditional(temperature=0), Sweep(block=5))), Schedule(epochs=1),
-        chains=1, length=5, start="greedy",
-    )  # fmt: skip
-    # All masked at once and filled greedily, twice, changes nothing the second time.
-    assert run.traces["proposed_novel"].sum() == 0
 
 
 @pytest.mark.parametrize("bad", [

@@ -13,27 +13,13 @@ from maskov.moves import Resize
 from maskov.replay import Replayer
 from maskov.testing import random_table
 from maskov.translation.api import run_method, translations_of
-from maskov.translation.methods import SAMPLED, SEARCHED
+from maskov.translation.methods import SAMPLED
 from tiny_translation import SOURCES, conditional
 
 MODEL = conditional()
 GIVEN = MODEL.given(SOURCES)
 METHOD = TranslationMethod("mh", lengths="sampled", epochs=4, chains=2, pick="lowest")
 RESIZING = Metropolis(Norm() + PredictedLength(), Resize())
-
-
-@pytest.mark.parametrize(("lengths", "usual"), [("sampled", SAMPLED), ("searched", SEARCHED)])
-def test_lengths_are_short_for_options_that_can_be_given(lengths, usual):
-    spelled = TranslationMethod(
-        "mh", lengths="searched", start=usual.start, moves=usual.moves, delayed=usual.delayed,
-        energy=usual.energy, epochs=usual.epochs, force_accept=usual.force_accept,
-        target_temperature=usual.target_temperature,
-    )  # fmt: skip
-    short = TranslationMethod("mh", lengths=lengths)
-    assert short.kernel() == spelled.kernel()
-    assert short.schedule() == spelled.schedule()
-    assert short.length_rule == spelled.length_rule == "searched"
-    assert short.first_state == spelled.first_state == "mask-predict"
 
 
 def test_chains_start_from_mask_predict_at_the_best_of_five_lengths():

@@ -62,15 +62,6 @@ def test_a_run_says_whether_its_kept_epochs_have_one_target(schedule, fixed):
     assert leaves_invariant(Gibbs(), schedule)[0] is False
 
 
-def test_a_truncated_proposal_is_noted():
-    _, notes = leaves_invariant(Metropolis(Raw(), Site(MaskedConditional(top_p=0.9))), Schedule())
-    assert "truncated" in notes[0]
-    _, notes = leaves_invariant(
-        Metropolis(Raw(), Site(MaskedConditional(top_p=0.9, epsilon=0.01))), Schedule()
-    )
-    assert notes == []
-
-
 def test_kernels_and_schedules_survive_being_written_down():
     kernel = Metropolis(0.5 * Raw() + Norm(), Site(MaskedConditional(0.8, 5, 0.9, 0.01)))
     assert kernel_from_data(json.loads(json.dumps(to_data(kernel)))) == kernel

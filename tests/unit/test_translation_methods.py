@@ -6,22 +6,12 @@ import pytest
 from sacrebleu.metrics.chrf import CHRF
 
 from maskov import (
-    DelayedAcceptance,
-    Gibbs,
     InputError,
-    LinearSchedule,
-    MaskedConditional,
-    Metropolis,
-    Raw,
-    Schedule,
-    Sweep,
     TranslationMethod,
-    mask_predict,
     translate,
 )
 from maskov.models import autoregressive as writing
-from maskov.moves import Site
-from maskov.translation.api import energies_of, run_method, translations_of
+from maskov.translation.api import run_method, translations_of
 from maskov.translation.methods import METHODS
 from tiny_translation import SOURCES, conditional, plain_energies, plain_logits, twin
 
@@ -58,38 +48,6 @@ def test_an_option_changes_a_method_that_takes_it_and_is_refused_by_others(name)
                 TranslationMethod(name, **{option: value})
 
 
-COLD = MaskedConditional(temperature=0.8)
-PAPER = LinearSchedule(1.0, 0.02, 0.01)
-SHRINKING = LinearSchedule(4.0, 0.2, 1.0)
-PARTS = {
-    "greedy": (mask_predict(1), Schedule(1), "best"),
-    "mask-predict": (mask_predict(10), Schedule(10), "top"),
-    "gibbs": (Gibbs(Site(COLD)), Schedule(33), "best"),
-    "block-gibbs": (Gibbs(Site(COLD, Sweep(block=4))), Schedule(33, block=SHRINKING), "best"),
-    "mh": (
-        Metropolis(Raw(), Site(COLD), delayed=DelayedAcceptance((1, 3, 9))),
-        Schedule(33, target_temperature=PAPER, force_accept=8),
-        "best",
-    ),
-    "block-mh": (
-        Metropolis(Raw(), Site(COLD, Sweep(block=4))),
-        Schedule(33, target_temperature=PAPER, block=SHRINKING, force_accept=8),
-        "best",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", PARTS)
-def test_the_parts_of_a_method(name):
-    method = TranslationMethod(name)
-    assert (method.kernel(), method.schedule(), method.length_rule) == PARTS[name]
-    assert method.many == 1
-    assert method.samples is (name not in ("greedy", "mask-predict"))
-    if name == "mh":
-        fixed = TranslationMethod("mh", target_temperature=2.0).schedule().target_temperature
-        assert fixed == LinearSchedule(2.0, 0.0, 2.0)
-
-
 @pytest.mark.parametrize(
     ("name", "options", "reason"),
     [
@@ -97,25 +55,14 @@ def test_the_parts_of_a_method(name):
         ("mh", {"lengths": "longest"}, "unknown --lengths 'longest'"),
         ("mh", {"pick": "best"}, "unknown --pick 'best'"),
         ("mh", {"pick": "mbr"}, "give --chains 3 or more"),
-        ("mh", {"pick": "mbr", "chains": 2}, "give --chains 3 or more"),
         ("mh", {"chains": 0}, "--chains must be at least 1, not 0"),
-        ("gibbs", {"epochs": -1}, "--epochs must be at least 1"),
-        ("mask-predict", {"iterations": 0}, "--iterations must be at least 1"),
-        ("mask-predict", {"length_beam": 0}, "--length-beam must be at least 1"),
         ("block-mh", {"moves": "site(block=0)"}, "block"),
-        ("block-gibbs", {"moves": "site(block=-2)"}, "block"),
         ("block-gibbs", {"moves": "span"}, "moves sites"),
-        ("block-mh", {"moves": "site,resize"}, "moves sites"),
-        ("ar", {"beam": 0}, "--beam must be at least 1"),
         ("ar", {"length_power": float("nan")}, "--length-power"),
         ("mh", {"temperature": 0.0}, "temperature of 0"),
-        ("gibbs", {"temperature": -1.0}, "0 or more"),
         ("mh", {"energy": "heat"}, "unknown energy 'heat'"),
         ("mh", {"target_temperature": 0.0}, "target temperature"),
-        ("mh", {"force_accept": -1}, "forced"),
         ("mh", {"energy": "autoregressive(wiki-judge)", "pick": "lowest"}, "--pick lowest"),
-        ("mh", {"energy": "predicted_length", "pick": "lowest"}, "--pick lowest"),
-        ("mh", {"energy": "norm+length(5)", "pick": "lowest"}, "--pick lowest"),
         ("gibbs", {"lengths": "sampled"}, "--lengths sampled needs --method mh"),
         ("mh", {"lengths": "sampled", "moves": "span"}, "add insert-delete or resize"),
         ("mh", {"moves": "jump"}, "unknown move 'jump'"),
@@ -168,13 +115,6 @@ def test_mask_predict_is_a_plain_one(kind, iterations):
     assert ([one.text for one in found] == greedy) is (iterations == 1)
 
 
-def test_block_gibbs_without_chance_and_of_everything_is_greedy():
-    cold = TranslationMethod(
-        "block-gibbs", temperature=0.0, moves=f"site(block={MODEL.max_length})", epochs=2
-    )
-    assert translate(MODEL, SOURCES, cold) == translate(MODEL, SOURCES, TranslationMethod("greedy"))
-
-
 def test_a_length_beam_takes_the_candidate_of_lowest_energy_a_token():
     method = TranslationMethod("mask-predict", length_beam=4)
     picked = translate(MODEL, SOURCES, method)
@@ -214,14 +154,6 @@ def test_energies_are_those_of_plain_passes(kind, method):
         assert one.energy_raw == pytest.approx(raw, abs=1e-9)
         assert one.energy_norm == pytest.approx(norm, abs=1e-9)
         assert norm > 0
-
-
-def test_the_energy_of_nothing_is_zero():
-    given = MODEL.given(["red", "blue green"])
-    raw, norm = energies_of(given, ["", "green red"])
-    assert (raw[0], norm[0]) == (0.0, 0.0)
-    ids = [MODEL.tokenizer.get_vocab()[word] for word in ("green", "red")]
-    assert (raw[1], norm[1]) == pytest.approx(plain_energies(MODEL, "blue green", ids), abs=1e-9)
 
 
 def test_the_twin_writes_and_is_needed():
@@ -271,15 +203,6 @@ def test_the_pick_of_the_lowest_looks_at_every_epoch_of_every_chain():
             assert one.chain == best.chain - 3 * row
             early += best.epoch < 3
         assert early
-
-
-def test_the_last_sample_is_that_of_the_first_chain():
-    method = TranslationMethod("mh", epochs=3, chains=3, lengths="drawn")
-    run = run_method(MODEL.given(SOURCES), method)
-    assert {kept.epoch for kept in run.samples} == {2}
-    ends = [kept for kept in run.samples if kept.chain % 3 == 0]
-    assert [one.text for one in translations_of(run, method)] == [kept.text for kept in ends]
-    assert translations_of(run, replace(method, pick="last")) == translations_of(run, method)
 
 
 def test_the_least_risk_is_the_one_most_like_the_others():

@@ -7,9 +7,7 @@ import torch
 from hypothesis import given, strategies as st
 
 from maskov import MaskedConditional
-from maskov.moves.base import tempered, top_k, top_p
 
-NONE = torch.zeros(6, dtype=torch.bool)
 LOGITS = torch.tensor([[2.0, 1.0, 0.5, 0.0, -1.0, -3.0]], dtype=torch.float64)
 
 
@@ -58,21 +56,9 @@ def test_all_together_equal_the_rules_done_by_hand(tenths, temperature, k, p, ep
     assert found.tolist() == pytest.approx(expected, abs=1e-9)
 
 
-def test_temperature_zero_takes_the_first_of_the_best():
-    tied = torch.tensor([[1.0, 3.0, 3.0, 0.0]], dtype=torch.float64)
-    assert (tempered(tied, 0) > -torch.inf).tolist() == [[False, True, False, False]]
-
-
 @pytest.mark.parametrize("temperature", [1e-310, 1e-100, 1e-3])
 def test_a_tiny_temperature_is_the_best_token_and_never_a_forbidden_one(temperature):
     forbidden = torch.tensor([True, False, False, False, False, True])
     q = MaskedConditional(temperature).log_probabilities(LOGITS, forbidden).exp()
     assert q[0].tolist() == pytest.approx([0, 1, 0, 0, 0, 0])
     assert (q[0, forbidden] == 0).all()
-
-
-def test_ties_are_kept_in_order():
-    tied = torch.zeros((1, 4), dtype=torch.float64)
-    assert (top_k(tied, 2) > -torch.inf).tolist() == [[True, True, False, False]]
-    assert (top_k(tied, 1) > -torch.inf).tolist() == [[True, False, False, False]]
-    assert (top_p(tied, 0.5) > -torch.inf).tolist() == [[True, True, False, False]]

@@ -41,7 +41,7 @@ _TAILS = (0.05, 0.95)
 
 @dataclass(frozen=True, kw_only=True)
 class Convergence:
-    """The mean of an energy, its error, and how well chains agree; None where unknown."""
+    """The mean of a quantity, its error, and how well chains agree; None where unknown."""
 
     mean: float | None = None
     mcse: float | None = None
@@ -49,6 +49,19 @@ class Convergence:
     r_hat_limit: float | None = None
     ess_bulk: float | None = None
     ess_tail: float | None = None
+
+    @property
+    def ess(self) -> float:
+        """The smaller of the effective sizes that are known; not-a-number if none is."""
+        known = (size for size in (self.ess_bulk, self.ess_tail) if size is not None)
+        return min(known, default=math.nan)
+
+    @property
+    def above(self) -> float:
+        """By how much R-hat is above its limit; −infinity if no two chains can be compared."""
+        if self.r_hat is None or self.r_hat_limit is None:
+            return -math.inf
+        return self.r_hat - self.r_hat_limit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +119,6 @@ def energy_figures(trace: Values, groups: Sequence[Group]) -> EnergyFigures:
     ]
     moves = len(values) >= MIN_DRAWS and not all(one.constant for one in figures)
     found = correlation_of(autocorrelation(parts) if moves else None, values.size, spacing or 1)
-    r_hat, limit = worst_r_hat([(one.r_hat, one.r_hat_limit) for one in figures if one.chains > 1])
     lengths = {group.length for group in groups}
     has_mean = len(lengths) == 1 and None not in lengths and values.size
     # Groups are independent of one another.
@@ -117,8 +129,7 @@ def energy_figures(trace: Values, groups: Sequence[Group]) -> EnergyFigures:
         spacing=spacing,
         mean=float(values.mean()) if has_mean else None,
         mcse=_combine(np.linalg.norm, errors) if has_mean else None,
-        r_hat=r_hat,
-        r_hat_limit=limit,
+        **worst_r_hat([one for one in figures if one.chains > 1]),
         ess_bulk=_combine(sum, [one.ess_bulk for one in figures]),
         ess_tail=_combine(sum, [one.ess_tail for one in figures]),
         constant_groups=sum(group.constant for group in figures),
@@ -195,14 +206,11 @@ def r_hat_limit(draws: int, chains: int, groups: int = 1) -> float:
     return math.sqrt(R_HAT**2 + chance)
 
 
-def worst_r_hat(
-    numbers: Sequence[tuple[float | None, float | None]],
-) -> tuple[float | None, float | None]:
+def worst_r_hat(figures: Sequence[Convergence]) -> dict[str, Any]:
     """Return the R-hat that is farthest above its limit, with it; None if any is missing."""
-    known = [(one, limit) for one, limit in numbers if one is not None and limit is not None]
-    if not known or len(known) < len(numbers):
-        return None, None
-    return max(known, key=lambda pair: pair[0] - pair[1])
+    missing = not figures or any(one.r_hat is None for one in figures)
+    worst = Convergence() if missing else max(figures, key=lambda one: one.above)
+    return {"r_hat": worst.r_hat, "r_hat_limit": worst.r_hat_limit}
 
 
 def is_constant(draws: Values) -> bool:

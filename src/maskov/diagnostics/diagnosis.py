@@ -270,10 +270,7 @@ class Diagnosis:
             # One that is alone is the slowest.
             ends = zip(("slowest", "fastest"), statistics[:1] + statistics[1:][-1:], strict=False)
             for which, one in ends:
-                numbers = Convergence(
-                    mean=one.mean, r_hat=one.r_hat, r_hat_limit=one.r_hat_limit, ess_bulk=one.ess
-                )
-                rows.append(_row(f"{which}: {one.name}", numbers, Correlation()))
+                rows.append(_row(f"{which}: {one.name}", one, Correlation()))
         return rows
 
 

@@ -96,17 +96,13 @@ class PopulationSummary:
     @property
     def log_z_each(self) -> Reals:
         """The estimate of each population: the sum over the path of log mean weights."""
-        means = _log_mean(self.log_weight, axis=2)
-        found: Reals = means.sum(axis=0)
-        return found
+        return np.asarray(_log_mean(self.log_weight, axis=2).sum(axis=0))
 
     @property
     def log_z(self) -> Estimate:
         """Log of the mean estimate of Z; its error, and that of log Z, is relative to Z."""
-        each = self.log_z_each
-        value = float(_log_mean(each, axis=0))
-        ratio = np.exp(each - value)
-        return Estimate(value, _standard_error(ratio))
+        value = float(_log_mean(self.log_z_each, axis=0))
+        return Estimate(value, _standard_error(np.exp(self.log_z_each - value)))
 
     @property
     def spread(self) -> float:
@@ -139,24 +135,7 @@ class PopulationSummary:
         """The share of particles that were effective at each point, over all populations."""
         weight = np.exp(self.log_weight - self.log_weight.max(axis=2, keepdims=True))
         share = weight.sum(2) ** 2 / (weight**2).sum(2) / self.particles
-        found: Reals = share.mean(axis=1)
-        return found
-
-    @property
-    def genealogical_error(self) -> float:
-        """The relative error of Z by descent within populations (Lee & Whiteley 2018).
-
-        It needs one population only, and is of that kind of resampling that draws each particle
-        independently: systematic resampling has less.
-        """
-        count, points = self.particles, len(self.log_weight)
-        variances = []
-        for row in self.ancestor:
-            _, families = np.unique(row, return_counts=True)
-            apart = 1 - float((families**2).sum()) / count**2
-            variances.append(1 - (count / (count - 1)) ** (points + 1) * apart)
-        each = max(float(np.mean(variances)), 0.0)
-        return math.sqrt(each / len(self.ancestor))
+        return np.asarray(share.mean(axis=1))
 
     def mean(self, values: Reals) -> Estimate:
         """Return the mean of a number of each particle (populations × particles), and its error.
@@ -189,15 +168,9 @@ class PopulationSummary:
             names = np.unique(ancestor)
             share = np.array([(ancestor == name).mean() for name in names])
             family = np.array([energy[ancestor == name].mean() for name in names])
-            mean = float((share * family).sum())
-            means.append(mean)
-            several = len(names) > 1
-            scatter = (
-                (share**2 * (family - mean) ** 2).sum() * len(names) / (len(names) - 1)
-                if several
-                else math.inf
-            )
-            errors.append(float(scatter))
+            means.append(float((share * family).sum()))
+            scatter = float((share**2 * (family - means[-1]) ** 2).sum()) * len(names)
+            errors.append(scatter / (len(names) - 1) if len(names) > 1 else math.inf)
         precision = 1 / np.maximum(np.array(errors), 1e-300)
         if not precision.any():
             return math.nan
@@ -279,7 +252,7 @@ class PopulationFigures:
     """What the populations of one line of input say, as plain data.
 
     `log_z` is the log of the mean estimate of Z with its relative `error`; `spread` the standard
-    deviation of log Z between populations, and `genealogical_error` the error by descent alone.
+    deviation of log Z between populations.
     `gain` is how much higher log Z is in the populations that moved longer, with `gain_error`.
     `effective` is the smallest share of effective particles at a point of the path, `p_value` that
     of a test that all populations have one mean energy. `tokens` are the most frequent ones of each
@@ -295,7 +268,6 @@ class PopulationFigures:
     spread: float
     gain: float
     gain_error: float
-    genealogical_error: float
     ancestors: list[int]
     effective: float
     energy: float
@@ -344,7 +316,7 @@ def population_figures(
         found.append(
             PopulationFigures(
                 int(template), one.particles, log_z.value, log_z.error, one.log_z_each.tolist(),
-                one.spread, one.gain.value, one.gain.error, one.genealogical_error, one.ancestors,
+                one.spread, one.gain.value, one.gain.error, one.ancestors,
                 float(one.effective.min()), energy.value, energy.error, one.disagreement,
                 one.problems,
                 [share for place in varied
@@ -406,10 +378,7 @@ def population_verdict(manifest: Manifest, figures: list[PopulationFigures]) -> 
 
 
 def _log_mean(values: Reals, axis: int) -> Reals:
-    most = values.max(axis=axis, keepdims=True)
-    mean = np.log(np.exp(values - most).mean(axis=axis, keepdims=True)) + most
-    found: Reals = mean.squeeze(axis)
-    return found
+    return np.asarray(np.logaddexp.reduce(values, axis=axis) - math.log(values.shape[axis]))
 
 
 def _standard_error(values: Reals) -> float:

@@ -36,6 +36,7 @@ from maskov.config import Manifest
 from maskov.diagnostics.chains import Group, chain_templates, kept_epochs, knows_visits
 from maskov.diagnostics.convergence import (
     MIN_DRAWS,
+    Convergence,
     Correlation,
     Values,
     correlation_of,
@@ -63,27 +64,18 @@ _CHOICE = 256
 _PADDING = np.iinfo(np.int32).min
 
 
-@dataclass(frozen=True)
-class TokenStatistic:
+@dataclass(frozen=True, kw_only=True)
+class TokenStatistic(Convergence):
     """A statistic of the tokens over the chains in which it varied.
 
     `chains` counts the chains of the groups in which it did; the chains of a group have the same
     target. `r_hat` is that of the worst group, infinite where chains differ and none ever moves,
-    and None for single chains. `ess` is that of all these chains if each mixed as slowly as those
-    of the slowest group.
+    and None for single chains. `ess_bulk` is that of all these chains if each mixed as slowly as
+    those of the slowest group.
     """
 
     name: str
     chains: int
-    mean: float
-    r_hat: float | None
-    r_hat_limit: float | None
-    ess: float
-
-    @property
-    def ess_per_chain(self) -> float:
-        """Effective draws of each chain."""
-        return self.ess / self.chains
 
 
 @dataclass(frozen=True)
@@ -160,7 +152,7 @@ def token_statistics(
     known = [[part for part in parts if part is not None] for parts in found]
     return sorted(
         (_combined(parts) for parts in known if parts),
-        key=lambda one: (one.ess_per_chain, -(one.r_hat or 0)),
+        key=lambda one: (one.ess / one.chains, -(one.r_hat or 0)),
     )
 
 
@@ -235,18 +227,21 @@ def _part(name: str, draws: Values, groups: int, outer: bool = False) -> TokenSt
     if ess is None:
         return None
     ess = ess if stands else ess * len(draws) / len(used)
-    return TokenStatistic(name, chains, float(draws.mean()), r_hat, limit, ess)
+    return TokenStatistic(
+        name=name, chains=chains, mean=float(draws.mean()), r_hat=r_hat, r_hat_limit=limit,
+        ess_bulk=ess,
+    )  # fmt: skip
 
 
 def _combined(parts: Sequence[TokenStatistic]) -> TokenStatistic:
     """Combine the groups in which a statistic varied."""
     chains = sum(part.chains for part in parts)
     return TokenStatistic(
-        parts[0].name,
-        chains,
-        sum(part.mean * part.chains for part in parts) / chains,
-        *worst_r_hat([(part.r_hat, part.r_hat_limit) for part in parts if part.chains > 1]),
-        chains * min(part.ess_per_chain for part in parts),
+        name=parts[0].name,
+        chains=chains,
+        mean=sum((part.mean or 0.0) * part.chains for part in parts) / chains,
+        ess_bulk=chains * min(part.ess / part.chains for part in parts),
+        **worst_r_hat([part for part in parts if part.chains > 1]),
     )
 
 

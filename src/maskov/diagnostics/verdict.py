@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from maskov.config import BURN_IN, Manifest
-from maskov.diagnostics.convergence import MIN_DRAWS, R_HAT, EnergyFigures
+from maskov.diagnostics.convergence import MIN_DRAWS, R_HAT, Convergence, EnergyFigures
 from maskov.diagnostics.tokens import TokenStatistic
 
 # Chains that are enough to compare.
@@ -70,25 +70,6 @@ class Verdict:
         if self.state == "not converged" and self.times_longer is None:
             return "The rule is exact; the chains disagree"
         return _STATES[self.state][1]
-
-
-@dataclass(frozen=True)
-class Measured:
-    """R-hat and effective draws of an energy or of a token statistic, and what they should be.
-
-    R-hat and its limit are None if no two chains can be compared.
-    """
-
-    name: str
-    r_hat: float | None
-    limit: float | None
-    ess: float
-    needed: float
-
-    @property
-    def above(self) -> float:
-        """By how much R-hat is above its limit."""
-        return -math.inf if self.r_hat is None or self.limit is None else self.r_hat - self.limit
 
 
 def judge(
@@ -156,16 +137,16 @@ def _verdicts(
         reason = "no two chains have the same length and template; run several of each"
         yield Verdict("single chains", reason, advice=more)
     numbers = measured(manifest, energies, statistics)
-    worst = max(numbers, key=lambda one: one.above)
-    least = min(numbers, key=lambda one: one.ess / one.needed)
-    r_hat = f"nested R-hat {shown(worst.r_hat, '.3f')} of {worst.name}"
-    few = f"{least.ess:.0f} effective draws of {least.name}"
-    if worst.above < 0 and least.ess >= least.needed:
+    of_worst, worst, _ = max(numbers, key=lambda one: one[1].above)
+    of_least, least, needed = min(numbers, key=lambda one: one[1].ess / one[2])
+    r_hat = f"nested R-hat {shown(worst.r_hat, '.3f')} of {of_worst}"
+    few = f"{least.ess:.0f} effective draws of {of_least}"
+    if worst.above < 0 and least.ess >= needed:
         yield Verdict("converged", f"{r_hat} at most, {few} at least", 1.0)
-    reason = f"{few} (at least {least.needed:.0f} are needed)"
+    reason = f"{few} (at least {needed:.0f} are needed)"
     if worst.above >= 0:
-        reason = f"{r_hat} (below {shown(worst.limit, '.3f')} is needed)"
-    factor = max(times_longer(one.r_hat, one.ess, one.needed) for one in numbers)
+        reason = f"{r_hat} (below {shown(worst.r_hat_limit, '.3f')} is needed)"
+    factor = max(times_longer(one.r_hat, one.ess, needed) for _, one, needed in numbers)
     if factor > MAX_FACTOR:
         yield Verdict("not converged", reason, None, _other_moves(manifest))
     longer = schedule.burn_in + math.ceil(factor * kept)
@@ -176,21 +157,17 @@ def measured(
     manifest: Manifest,
     energies: Mapping[str, EnergyFigures],
     statistics: Sequence[TokenStatistic] = (),
-) -> list[Measured]:
-    """Return every energy whose numbers are known, and the token statistics in their order.
+) -> list[tuple[str, Convergence, float]]:
+    """Return every energy and token statistic whose numbers are known, and the draws it needs.
 
     A statistic that varies in some of the chains needs their share of the effective draws.
     """
     until = manifest.config.until
     needed = MIN_ESS if until is None else until.effective
-    found = []
-    for name, energy in energies.items():
-        if sizes := [size for size in (energy.ess_bulk, energy.ess_tail) if size is not None]:
-            found.append(Measured(name, energy.r_hat, energy.r_hat_limit, min(sizes), needed))
-    for one in statistics:
-        share = needed * one.chains / manifest.chains
-        found.append(Measured(one.name, one.r_hat, one.r_hat_limit, one.ess, share))
-    return found
+    found: list[tuple[str, Convergence, float]]
+    found = [(name, one, needed) for name, one in energies.items()]
+    found += [(one.name, one, needed * one.chains / manifest.chains) for one in statistics]
+    return [row for row in found if not math.isnan(row[1].ess)]
 
 
 def shown(value: float | None, form: str = ".2f") -> str:

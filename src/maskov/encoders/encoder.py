@@ -26,7 +26,7 @@ from maskov.encoders.blocks import (
     Uniform,
     cast,
 )
-from maskov.encoders.families import described_as
+from maskov.encoders.families import UNSUPPORTED, Weights, describe, is_ordinary
 from maskov.types import Float, Int, Tensor
 
 
@@ -47,8 +47,12 @@ class Encoder:
         Whether it computes the same must be tried: third-party code may use a known family name for
         a different network.
         """
-        described = described_as(network)
-        return None if described is None else cls(described)
+        try:
+            if network.training or not is_ordinary(network.base_model):
+                return None
+            return cls(describe(network.config.to_dict(), Weights(network.state_dict())))
+        except UNSUPPORTED:
+            return None
 
     def to(self, dtype: torch.dtype) -> Encoder:
         """Return this encoder with weights in another dtype."""

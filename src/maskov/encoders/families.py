@@ -7,7 +7,7 @@ unsupported; the network's own forward then runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -84,9 +84,25 @@ def _feed(inner: Affine, outer: Affine, gated: bool, activation: str) -> FeedFor
     return FeedForward(inner, outer, gated, None if activation in _GELU else other)
 
 
+# Where layers have queries, keys, values, their output and its norm, the two products of the
+# feed-forward and the last norm.
+_BERT_LAYER = (
+    "attention.self.query", "attention.self.key", "attention.self.value",
+    "attention.output.dense", "attention.output.LayerNorm",
+    "intermediate.dense", "output.dense", "output.LayerNorm",
+)  # fmt: skip
+_DISTILBERT_LAYER = (
+    "attention.q_lin", "attention.k_lin", "attention.v_lin", "attention.out_lin", "sa_layer_norm",
+    "ffn.lin1", "ffn.lin2", "output_layer_norm",
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Family:
-    """Where a family keeps the weights outside its layers, and what it calls its settings."""
+    """Where a family keeps its weights, and what it calls its settings.
+
+    The defaults are those of BERT. Without a `layer` our encoder does not know the layers.
+    """
 
     encoder: str
     # The product, the norm and the projection of the head, and a bias outside the projection.
@@ -97,6 +113,16 @@ class Family:
     tokens: str = "embeddings.word_embeddings"
     width: str = "hidden_size"
     eps: str = "layer_norm_eps"
+    # Settings of the layers: how many, the width inside the feed-forward, heads, the activation.
+    sizes: tuple[str, str, str, str] = (
+        "num_hidden_layers", "intermediate_size", "num_attention_heads", "hidden_act",
+    )  # fmt: skip
+    layers: str = "encoder.layer"
+    layer: tuple[str, ...] = _BERT_LAYER
+    # The setting that counts token types, the first of which every token has.
+    kinds: str | None = "type_vocab_size"
+    # Whether positions start after the padding index.
+    after_padding: bool = False
 
     def tied(self) -> dict[str, str]:
         """Return the weights that checkpoints leave out, and which weights they equal."""
@@ -110,7 +136,10 @@ class Family:
 
 
 _ROBERTA = Family(
-    "roberta", ("lm_head.dense", "lm_head.layer_norm", "lm_head.decoder"), "lm_head.bias"
+    "roberta",
+    ("lm_head.dense", "lm_head.layer_norm", "lm_head.decoder"),
+    "lm_head.bias",
+    after_padding=True,
 )
 # The families whose heads are known.
 FAMILIES = {
@@ -129,12 +158,17 @@ FAMILIES = {
         ("vocab_transform", "vocab_layer_norm", "vocab_projector"),
         head_activation="activation",
         width="dim",
+        sizes=("n_layers", "hidden_dim", "n_heads", "activation"),
+        layers="transformer.layer",
+        layer=_DISTILBERT_LAYER,
+        kinds=None,
     ),
     "albert": Family(
         "albert",
         ("predictions.dense", "predictions.LayerNorm", "predictions.decoder"),
         "predictions.bias",
         "hidden_act",
+        layer=(),
     ),
     "electra": Family(
         "electra",
@@ -146,8 +180,9 @@ FAMILIES = {
         head_activation="classifier_activation",
         tokens="embeddings.tok_embeddings",
         eps="norm_eps",
+        layer=(),
     ),
-    "esm": replace(_ROBERTA, encoder="esm"),
+    "esm": replace(_ROBERTA, encoder="esm", layer=()),
     **dict.fromkeys(("roberta", "xlm-roberta", "camembert"), _ROBERTA),
 }
 
@@ -178,62 +213,28 @@ def describe(config: Config, weights: Weights) -> EncoderNetwork:
         raise UnsupportedError("a decoder")
     if config.get("position_embedding_type") not in (None, "absolute"):
         raise UnsupportedError("relative positions")
-    described = _ENCODERS[config["model_type"]](config, weights)
-    if not described.blocks or config[FAMILIES[config["model_type"]].width] % described.heads:
+    kind = config["model_type"]
+    described = (_modernbert if kind == "modernbert" else _post_norm)(config, weights)
+    if not described.blocks or config[FAMILIES[kind].width] % described.heads:
         raise UnsupportedError("no layers, or heads of several widths")
     return described
 
 
-# Where layers have queries, keys, values, their output and its norm, the two products of the
-# feed-forward and the last norm.
-_BERT_LAYER = (
-    "attention.self.query", "attention.self.key", "attention.self.value",
-    "attention.output.dense", "attention.output.LayerNorm",
-    "intermediate.dense", "output.dense", "output.LayerNorm",
-)  # fmt: skip
-_DISTILBERT_LAYER = (
-    "attention.q_lin", "attention.k_lin", "attention.v_lin", "attention.out_lin", "sa_layer_norm",
-    "ffn.lin1", "ffn.lin2", "output_layer_norm",
-)  # fmt: skip
-
-
-def _bert(config: Config, weights: Weights) -> EncoderNetwork:
-    """Describe BERT and its variants."""
-    kind, width = config["model_type"], config["hidden_size"]
-    prefix = FAMILIES[kind].encoder
-    # RoBERTa's positions start after the padding index.
-    offset = 0 if kind in ("bert", "electra") else config["pad_token_id"] + 1
-    embedding = _learned(config, weights, config["type_vocab_size"], offset)
+def _post_norm(config: Config, weights: Weights) -> EncoderNetwork:
+    """Describe BERT and its variants, whose norms follow each sum."""
+    family = FAMILIES[config["model_type"]]
+    if not family.layer:
+        raise UnsupportedError("other layers")
+    width, eps = config[family.width], family.epsilon(config)
+    count, inside, heads, activation = (config[name] for name in family.sizes)
+    embedding, blocks = _learned(config, weights), []
     if embedding.tokens.shape[1] != width:
-        project = weights.affine({f"{prefix}.embeddings_project": width}, config["embedding_size"])
+        name = f"{family.encoder}.embeddings_project"
+        project = weights.affine({name: width}, config["embedding_size"])
         embedding = replace(embedding, project=project)
-    layers = [f"{prefix}.encoder.layer.{n}." for n in range(config["num_hidden_layers"])]
-    names = [[layer + name for name in _BERT_LAYER] for layer in layers]
-    sizes = (width, config["intermediate_size"], config["num_attention_heads"])
-    return _post_norm(config, weights, embedding, names, sizes, config["hidden_act"])
-
-
-def _distilbert(config: Config, weights: Weights) -> EncoderNetwork:
-    layers = [f"distilbert.transformer.layer.{n}." for n in range(config["n_layers"])]
-    names = [[layer + name for name in _DISTILBERT_LAYER] for layer in layers]
-    sizes = (config["dim"], config["hidden_dim"], config["n_heads"])
-    return _post_norm(
-        config, weights, _learned(config, weights), names, sizes, config["activation"]
-    )
-
-
-def _post_norm(
-    config: Config,
-    weights: Weights,
-    embedding: Embedding,
-    layers: Sequence[Sequence[str]],
-    sizes: tuple[int, int, int],
-    activation: str,
-) -> EncoderNetwork:
-    """Describe layers whose norms follow each sum, by the names of their weights."""
-    width, inside, heads = sizes
-    eps, blocks = FAMILIES[config["model_type"]].epsilon(config), []
-    for *qkv, out, after_attention, inner, outer, after_feed in layers:
+    for number in range(count):
+        layer = f"{family.encoder}.{family.layers}.{number}."
+        *qkv, out, after_attention, inner, outer, after_feed = (layer + n for n in family.layer)
         products = weights.affine({inner: inside}, width), weights.affine({outer: width}, inside)
         blocks.append(
             Block(
@@ -279,22 +280,15 @@ def _modernbert(config: Config, weights: Weights) -> EncoderNetwork:
     return EncoderNetwork(embedding, None, tuple(blocks), config["num_attention_heads"], True)
 
 
-_ENCODERS: dict[str, Callable[[Config, Weights], EncoderNetwork]] = {
-    **dict.fromkeys(("bert", "roberta", "xlm-roberta", "camembert", "electra"), _bert),
-    "distilbert": _distilbert,
-    "modernbert": _modernbert,
-}
-
-
-def _learned(config: Config, weights: Weights, kinds: int = 0, offset: int = 0) -> Embedding:
-    """Describe learned positions; the embedding of the first of `kinds` token types is added."""
+def _learned(config: Config, weights: Weights) -> Embedding:
+    """Describe learned positions, to which the embedding of the first token type is added."""
     family = FAMILIES[config["model_type"]]
     width = config.get("embedding_size", config[family.width])
-    start = f"{family.encoder}.embeddings"
-    places = weights.take(
-        f"{start}.position_embeddings.weight", config["max_position_embeddings"], width
-    )[offset:]
-    if kinds:
+    start, most = f"{family.encoder}.embeddings", config["max_position_embeddings"]
+    offset = config["pad_token_id"] + 1 if family.after_padding else 0
+    places = weights.take(f"{start}.position_embeddings.weight", most, width)[offset:]
+    if family.kinds is not None:
+        kinds = config[family.kinds]
         places = places + weights.take(f"{start}.token_type_embeddings.weight", kinds, width)[0]
     return Embedding(
         weights.take(f"{start}.word_embeddings.weight", config["vocab_size"], width),
@@ -318,21 +312,12 @@ def _rotary(config: Config, kind: str, device: torch.device) -> Rotary:
     return Rotary(angle.cos(), angle.sin())
 
 
-def described_as(network: Any) -> EncoderNetwork | None:
-    """Return the encoder of a Hugging Face masked LM, or None if it is not supported.
+def is_ordinary(network: Any) -> bool:
+    """Whether a Hugging Face network is unmodified.
 
-    Only unmodified networks are: not those with modules of other classes (quantised, wrapped, with
-    adapters), with hooks, or with weights of several dtypes or devices.
+    It is not with modules of other classes (quantised, wrapped, with adapters), with hooks, or with
+    weights of several dtypes or devices.
     """
-    try:
-        if network.training or not _is_ordinary(network.base_model):
-            return None
-        return describe(network.config.to_dict(), Weights(network.state_dict()))
-    except UNSUPPORTED:
-        return None
-
-
-def _is_ordinary(network: Any) -> bool:
     for module in network.modules():
         hooks = [*module._forward_hooks.values(), *module._forward_pre_hooks.values()]
         # Transformers' own hooks only record outputs.

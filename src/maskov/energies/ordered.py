@@ -21,6 +21,7 @@ terms of all places before the first change stay, and only the rest is run again
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 
 import torch
@@ -137,32 +138,18 @@ class Ordered(CachedEnergy):
         """Draw every free place of some sequences, whatever stands there."""
         scorer.forget()
         free = sequences.scored
-        tokens = sequences.tokens.masked_fill(free, scorer.model.mask_id)
-        terms = torch.zeros(tokens.shape, dtype=torch.float64, device=tokens.device)
-        rank = torch.full_like(tokens, _LATER).masked_fill(~free, _GIVEN)
         if self.rule is None:
             rank = self._drawn_rank(sequences, chain, step, rng)
-        passes = torch.zeros_like(sequences.lengths)
-        number = 0
-        while bool((waiting := (rank >= number).any(1)).any()):
-            rows = waiting.nonzero().flatten()
-            now = sequences.rows(rows).with_tokens(tokens[rows])
-            if self.rule is None:
-                next_ = rank[rows] == number
-                logs = self._logs(scorer, now, next_)
-            else:
-                next_, logs = self._surest(scorer, now, rank[rows] == _LATER)
-                rank[rows] = torch.where(next_, number, rank[rows])
-            passes[rows] += next_.any(1).long()
-            row, place = next_.nonzero(as_tuple=True)
-            if row.numel():
-                row = rows[row]
-                token = rng.categorical(logs.exp(), chain[row], step[row], Purpose.TOKEN, place)
-                tokens[row, place] = token
-                terms[row, place] = -logs.gather(1, token[:, None])[:, 0]
-            number += 1
+        else:
+            rank = torch.full_like(sequences.tokens, _LATER).masked_fill(~free, _GIVEN)
+
+        def choose(logs: Tensor, row: Tensor, place: Tensor) -> Tensor:
+            return rng.categorical(logs.exp(), chain[row], step[row], Purpose.TOKEN, place)
+
+        terms = torch.zeros(rank.shape, dtype=torch.float64, device=rank.device)
+        tokens, passes = self._reveal(scorer, sequences, free, rank, terms, choose)
         if self.rule is not None:
-            return Drawn(tokens, torch.cat([terms, rank.double()], dim=1), passes)
+            terms = torch.cat([terms, rank.double()], dim=1)
         return Drawn(tokens, terms if self.orders == 1 else None, passes)
 
     def drawn(
@@ -262,9 +249,7 @@ class Ordered(CachedEnergy):
             sequences.rows(row), torch.zeros_like(next_[row]), place, model
         )
         queries = Queries(sequences.tokens, sequences.lengths, next_, sequences.source)
-        vectors = scorer.hidden_once(queries) if bool(next_.any()) else None
-        if vectors is None:
-            return torch.zeros((0, model.vocabulary_size), dtype=torch.float64)
+        vectors = scorer.hidden_once(queries)
         found, begin = list[Tensor](), 0
         for part in torch.split(vectors, model.head_rows):
             allowed = None
@@ -291,13 +276,43 @@ class Ordered(CachedEnergy):
         row, place = hidden.nonzero(as_tuple=True)
         best = torch.full(hidden.shape, -torch.inf, dtype=torch.float64, device=hidden.device)
         best[row, place] = logs.amax(1)
-        number = torch.full_like(hidden, 0, dtype=torch.long)
-        number[row, place] = torch.arange(len(row), device=row.device)
-        some, rows = hidden.any(1), torch.arange(len(hidden), device=hidden.device)
-        place = best.argmax(1)
-        next_ = torch.zeros_like(hidden)
-        next_[rows[some], place[some]] = True
-        return next_, logs[number[rows[some], place[some]]]
+        next_ = torch.zeros_like(hidden).scatter(1, best.argmax(1, keepdim=True), True)
+        return next_, logs[next_[row, place]]
+
+    def _reveal(
+        self,
+        scorer: Scorer,
+        sequences: Sequences,
+        masked: Bool[Tensor, "n length"],
+        rank: Int[Tensor, "n length"],
+        terms: Float[Tensor, "n length"],
+        choose: Callable[[Tensor, Tensor, Tensor], Tensor],
+    ) -> tuple[Int[Tensor, "n length"], Int[Tensor, " n"]]:
+        """Reveal masked places step by step; return the tokens and how many passes it took.
+
+        `choose` returns their tokens, given log p of all tokens, the sequence and the place of
+        each. Their terms, and by a rule their ranks, are written into `terms` and `rank`.
+        """
+        tokens = sequences.tokens.masked_fill(masked, scorer.model.mask_id)
+        hidden, number = masked.clone(), (sequences.scored & ~masked).sum(1)
+        passes = torch.zeros_like(sequences.lengths)
+        while bool((waiting := hidden.any(1)).any()):
+            rows = waiting.nonzero().flatten()
+            now = sequences.rows(rows).with_tokens(tokens[rows])
+            if self.rule is None:
+                next_ = rank[rows] == number[rows, None]
+                logs = self._logs(scorer, now, next_)
+            else:
+                next_, logs = self._surest(scorer, now, hidden[rows])
+            index, place = next_.nonzero(as_tuple=True)
+            row = rows[index]
+            token = choose(logs, row, place)
+            tokens[row, place], rank[row, place] = token, number[row]
+            terms[row, place] = -logs.gather(1, token[:, None])[:, 0]
+            hidden[row, place] = False
+            number[rows] += 1
+            passes[rows] += 1
+        return tokens, passes
 
     def _by_rule(
         self,
@@ -316,20 +331,11 @@ class Ordered(CachedEnergy):
             stays = free & (old < first)
             rank = torch.where(stays, old, rank)
             terms = torch.where(stays, known[:, :width], terms)
-        passes = torch.zeros_like(sequences.lengths)
-        number = ((rank != _LATER) & free).sum(1)
-        while bool((waiting := (rank == _LATER).any(1)).any()):
-            rows = waiting.nonzero().flatten()
-            hidden = rank[rows] == _LATER
-            now = sequences.rows(rows)
-            masked = now.with_tokens(now.tokens.masked_fill(hidden, scorer.model.mask_id))
-            next_, logs = self._surest(scorer, masked, hidden)
-            token = now.tokens[next_]
-            row, place = next_.nonzero(as_tuple=True)
-            terms[rows[row], place] = -logs.gather(1, token[:, None])[:, 0]
-            rank[rows[row], place] = number[rows[row]]
-            number[rows] += 1
-            passes[rows] += 1
+
+        def choose(logs: Tensor, row: Tensor, place: Tensor) -> Tensor:
+            return sequences.tokens[row, place]
+
+        _, passes = self._reveal(scorer, sequences, rank == _LATER, rank, terms, choose)
         return Evaluation(terms.sum(1), torch.cat([terms, rank.double()], dim=1), passes)
 
     def is_part(self, other: Energy) -> bool:

@@ -150,7 +150,7 @@ class HuggingFaceModel(PackedModel):
         Third-party code may use a known family name for a different network.
         """
         encoder = Encoder.of(network)
-        blocks = [] if encoder is None else encoder.network.blocks
+        blocks = () if encoder is None else encoder.network.blocks
         # One sequence is longer than every window, unless that would take too long.
         windows = [block.window for block in blocks if block.window and block.window < _LONGEST]
         longest = max([9, *(window + 4 for window in windows)])

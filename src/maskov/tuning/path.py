@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 
 from maskov.errors import InputError
@@ -132,10 +133,6 @@ def _next(kernel: Population, chains: Chains, here: float, aim: float) -> float:
 
 def stretched(path: tuple[float, ...], points: int) -> tuple[float, ...]:
     """Return a path of another number of points with the same relative steps."""
-    ends = (0.0, *path)
-    found = []
-    for number in range(1, points + 1):
-        place = number * len(path) / points
-        index = min(int(place), len(path) - 1)
-        found.append(ends[index] + (place - index) * (ends[index + 1] - ends[index]))
-    return (*(round(share, _DIGITS) for share in found[:-1]), 1.0)
+    places = [number * len(path) / points for number in range(1, points)]
+    found = np.interp(places, range(len(path) + 1), (0.0, *path)).tolist()
+    return (*(round(share, _DIGITS) for share in found), 1.0)

@@ -70,11 +70,10 @@ def _draw_r_hats(axes: Axes, run: Run) -> None:
     diagnosis = run.diagnose()
     tokens = diagnosis.tokens.statistics[:_MOST_STATISTICS] if diagnosis.tokens else []
     numbers = measured(run.manifest, diagnosis.energies, tokens)
-    names = [one.name for one in numbers]
+    names, figures, _ = zip(*numbers, strict=True)
     # Nothing is drawn for single chains.
-    values = [min(one.r_hat or 1.0, _MOST_R_HAT) for one in numbers]
-    axes.barh(names, [value - 1 for value in values], left=1.0)
-    limits = [one.limit or 1.0 for one in numbers]
+    axes.barh(names, [min(one.r_hat or 1.0, _MOST_R_HAT) - 1 for one in figures], left=1.0)
+    limits = [one.r_hat_limit or 1.0 for one in figures]
     axes.plot(limits, range(len(names)), "|", color="tab:red", markersize=12, label="limit")
     axes.invert_yaxis()
     axes.set(xlabel="nested R-hat", title=diagnosis.verdict.state)

@@ -239,19 +239,16 @@ def _ordered(seen: Counter[str]) -> list[tuple[str, int]]:
 
 
 def _shares(counts: Sequence[int]) -> list[float]:
-    found: list[float] = (np.bincount(counts) / len(counts)).tolist() if counts else []
-    return found
+    return [float(share) for share in np.bincount(counts) / len(counts)] if counts else []
 
 
 def _by_count(counts: Sequence[int], energies: Sequence[float]) -> list[dict[str, Any]]:
     """Return how many samples have so many mutations, their mean energy, and the middle 80 %."""
-    groups: dict[int, list[float]] = defaultdict(list)
-    for number, energy in zip(counts, energies, strict=True):
-        if math.isfinite(energy):
-            groups[number].append(energy)
+    numbers, values = np.array(counts), np.array(energies, dtype=float)
+    finite = np.isfinite(values)
     found = []
-    for number, values in sorted(groups.items()):
-        low, high = np.quantile(values, (0.1, 0.9)).tolist()
-        row = {"count": number, "samples": len(values), "mean": float(np.mean(values))}
-        found.append(row | {"low": low, "high": high})
+    for number in np.unique(numbers[finite]).tolist():
+        own = values[finite & (numbers == number)]
+        ends = dict(zip(("low", "high"), np.quantile(own, (0.1, 0.9)).tolist(), strict=True))
+        found.append({"count": number, "samples": len(own), "mean": float(own.mean())} | ends)
     return found
