@@ -180,13 +180,23 @@ def test_proteins_are_measured_at_equal_passes(tmp_path):
 def test_the_default_target_is_weighed_and_chosen_by_its_rule():
     assert default_target.repeated("The cat saw the dog.") == (1, 5)
     rows = np.array([[30.0, 10, 1, 10], [20.0, 10, 0, 10]])
-    found = default_target.measured(rows, np.log([1.0, 2.0]), 1.0)
+    # One of two repeats a word, which the penalty of log 2 counts as the energy does.
+    for texts, energy, weights in (
+        (["a cat ran", "a cat ran"], np.log([1.0, 2.0]), (1.0, 0.0)),
+        (["a cat ran", "a cat a"], np.zeros(2), (1.0, math.log(2))),
+    ):
+        found = default_target.measured(texts, rows, energy, *weights)
+        assert found["effective_share"] == pytest.approx(0.9)
+    assert found["distinct_2"] == pytest.approx(3 / 4)  # "a cat" twice
     # The likelier state holds two thirds, and leaves half of the time that the other is proposed.
     assert found["accepted"] == pytest.approx(2 / 3 * 3 / 4 + 1 / 3)
-    assert found["effective_share"] == pytest.approx(0.9)
     assert found["perplexity"] == pytest.approx(math.exp((2 * 30 + 20) / 30))
     assert found["repeated"] == pytest.approx(2 / 30)
-    good = {"passes": 5000.0, "perplexity": 55.0, "repeated": 0.1}
-    worse = [good | {"passes": 90000.0, "repeated": 0.0}, good | {"perplexity": 70.0}]
+    good = {"passes": 5000.0, "perplexity": 55.0, "repeated": 0.1, "penalty": 0.0}
+    worse = [
+        good | {"passes": 90000.0, "repeated": 0.0},
+        good | {"perplexity": 70.0},
+        good | {"penalty": 1.0, "repeated": 0.0},
+    ]
     assert default_target.chosen([*worse, good], 50.0) == good
     assert default_target.chosen(worse, 50.0) is None

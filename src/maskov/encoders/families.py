@@ -238,7 +238,7 @@ def _post_norm(config: Config, weights: Weights) -> EncoderNetwork:
         products = weights.affine({inner: inside}, width), weights.affine({outer: width}, inside)
         blocks.append(
             Block(
-                weights.affine(dict.fromkeys(qkv, width), width),
+                weights.affine(dict[str, int | None].fromkeys(qkv, width), width),
                 weights.affine({out: width}, width),
                 weights.norm(after_attention, width, eps),
                 _feed(*products, False, activation),
