@@ -59,10 +59,10 @@ from maskov.kernels.registry import (
     KERNELS,
     Moves,
     as_kernel,
+    change_lengths,
     energy_name,
     energy_text,
     listed_moves,
-    move_names,
     named_kernel,
     parse_moves,
 )
@@ -307,7 +307,9 @@ def check_start(asked: Arguments) -> None:
     sized, frozen = asked.length is not None, asked.freeze is not None
     refuse(
         (
-            started and sized and not (isinstance(asked.kernel, Kernel) or _resizes(asked.moves)),
+            started
+            and sized
+            and not (isinstance(asked.kernel, Kernel) or change_lengths(asked.moves)),
             "the texts of --start-text have their own lengths: drop --length.",
         ),
         (
@@ -334,11 +336,6 @@ def check_start(asked: Arguments) -> None:
             else "--max-changes counts changes to a text: give one with --start-text.",
         ),
     )
-
-
-def _resizes(moves: Moves | None) -> bool:
-    """Whether some move changes the length."""
-    return moves is not None and bool(move_names(moves) & {"insert-delete", "resize"})
 
 
 def constraints_of(asked: Arguments, resizing: bool) -> tuple[Constraint, ...]:
@@ -375,7 +372,7 @@ def kernel_of(asked: Arguments, loading: Loading) -> tuple[Kernel, LinearSchedul
             "my_module:MyKernel."
         )
     early = DelayedAcceptance() if asked.delayed is None else parse_delayed(asked.delayed)
-    constraints = constraints_of(asked, _resizes(moves))
+    constraints = constraints_of(asked, change_lengths(moves))
     proposal = asked.proposal or MaskedConditional()
     proposal = replace(proposal, constraints=(*proposal.constraints, *constraints))
     if name != "mh":

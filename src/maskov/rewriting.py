@@ -31,7 +31,7 @@ from maskov.energies.stages import DelayedAcceptance
 from maskov.errors import InputError, refuse
 from maskov.evaluation import most_alike
 from maskov.fasta import Record, letter, mutations
-from maskov.kernels.registry import move_names, named_kernel, parse_moves
+from maskov.kernels.registry import change_lengths, named_kernel, parse_moves
 from maskov.models import MaskedModel
 from maskov.moves import MaskedConditional, Move
 from maskov.options import findable
@@ -182,7 +182,7 @@ def _moves(asked: Arguments) -> tuple[tuple[Move, ...], tuple[float, ...]]:
     moves, records = asked.moves, any(isinstance(text, Record) for text in asked.texts)
     if moves is None:
         moves = _MOVES_OF_RECORDS if records else _MOVES
-    constraints = constraints_of(asked, bool(move_names(moves) & {"insert-delete", "resize"}))
+    constraints = constraints_of(asked, change_lengths(moves))
     proposal = MaskedConditional(asked.temperature, constraints=constraints)
     parsed, weights, _ = parse_moves(moves, proposal)
     return parsed, weights

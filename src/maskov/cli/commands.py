@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from maskov.cli.output import say
-from maskov.errors import InputError
+from maskov.errors import InputError, Interrupted
 from maskov.options import Opt, hints_of
 
 P = ParamSpec("P")
@@ -156,15 +156,14 @@ class Stop:
         """Whether to stop."""
         return self.signal is not None
 
-    @property
-    def exit_code(self) -> int:
-        """Return the exit code of a shell for a process ended by this signal."""
-        return 128 + (self.signal or signal.SIGINT)
-
 
 @contextmanager
-def stop_on_signals() -> Iterator[Stop]:
-    """Record Ctrl-C and SIGTERM instead of ending the process; a second Ctrl-C stops at once."""
+def stop_on_signals(told: Callable[[], str]) -> Iterator[Stop]:
+    """Record Ctrl-C and SIGTERM instead of ending the process; a second Ctrl-C stops at once.
+
+    Work that was stopped is `told` of in one sentence, and the command has the exit code that a
+    shell reports for a process ended by this signal.
+    """
     stop = Stop()
 
     def record(number: int, frame: types.FrameType | None) -> None:
@@ -175,6 +174,9 @@ def stop_on_signals() -> Iterator[Stop]:
     before = {number: signal.signal(number, record) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop
+    except (Interrupted, KeyboardInterrupt):
+        say(told())
+        raise typer.Exit(128 + (stop.signal or signal.SIGINT)) from None
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -26,7 +26,7 @@ from maskov.cli.output import (
     say_filling,
     say_summary,
 )
-from maskov.errors import InputError, Interrupted
+from maskov.errors import InputError
 from maskov.options import RUN
 from maskov.shipped import listed
 from maskov.ui.escaping import json_printable, printable
@@ -65,12 +65,8 @@ def infill(
     if api.runs_chains(given):
         _run(given, json, quiet, top_k)
         return
-    with stop_on_signals() as stop:
-        try:
-            found = fill_as_asked(**given, stop=stop)
-        except (Interrupted, KeyboardInterrupt):
-            say("stopped; nothing was kept")
-            raise typer.Exit(stop.exit_code) from None
+    with stop_on_signals(lambda: "stopped; nothing was kept") as stop:
+        found = fill_as_asked(**given, stop=stop)
     if json:
         print_json(found.to_json(top_k or SHOWN))
     else:
@@ -170,16 +166,13 @@ def _watched(
     """
     from maskov.ui.terminal import progress_for, watched_stop
 
-    with stop_on_signals() as stop:
-        try:
-            with progress_for(model, epochs, quiet, most, unit) as view:
-                yield view, watched_stop(stop, view)
-        except (Interrupted, KeyboardInterrupt):
-            if out is not None and out.exists():
-                say(f"stopped and saved; continue with: {command}")
-            else:
-                say("stopped; nothing was saved (with --out it can be continued)")
-            raise typer.Exit(stop.exit_code) from None
+    def told() -> str:
+        if out is not None and out.exists():
+            return f"stopped and saved; continue with: {command}"
+        return "stopped; nothing was saved (with --out it can be continued)"
+
+    with stop_on_signals(told) as stop, progress_for(model, epochs, quiet, most, unit) as view:
+        yield view, watched_stop(stop, view)
 
 
 def _print(

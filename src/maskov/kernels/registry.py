@@ -279,11 +279,13 @@ def listed_moves(given: Moves) -> list[tuple[str | Move, float]]:
     return [(move, float(weight)) for move, weight in pairs]
 
 
-def move_names(given: Moves) -> set[str]:
-    """Return the names of the moves that have one; any that changes the length is a `resize`."""
-    entries = [move for move, _ in listed_moves(given)]
+def change_lengths(given: Moves | None) -> bool:
+    """Whether some move changes the length; those that are texts are not built."""
+    entries = [move for move, _ in listed_moves(given or ())]
     names = {re.split("[(:]", one)[0].strip() for one in entries if isinstance(one, str)}
-    return names | {"resize" for one in entries if isinstance(one, Resize)}
+    return bool(names & {"insert-delete", "resize"}) or any(
+        isinstance(one, Resize) for one in entries
+    )
 
 
 def parse_moves(
