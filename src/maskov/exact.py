@@ -21,7 +21,7 @@ from maskov.execution.buffers import Buffers, SiteBuffers, WindowBuffers
 from maskov.execution.recorded import rounds_of
 from maskov.execution.rounds import Rounds
 from maskov.execution.site_rounds import SiteRounds
-from maskov.execution.window_rounds import WindowRounds
+from maskov.execution.window_rounds import WindowRounds, values_by_length
 from maskov.kernels import Gibbs, Kernel, Metropolis
 from maskov.models import counterexample
 from maskov.models.base import MaskedModel
@@ -307,7 +307,7 @@ def step_matrix(
         rows = (kernel.steps(chains) > number).nonzero().flatten()
         chains = replace(chains, step=chains.step + number, epoch_step=chains.epoch_step + number)
         if in_rounds:
-            return _window_step(kernel, chains, rows, scorer, rng)
+            return _window_step(kernel, chains, rows, number, scorer, rng)
         after, info = kernel.step(chains, rows, scorer, rng)
         _check_step(chains, rows, after, info)
         return after
@@ -336,21 +336,33 @@ def places(states: Chains, chains: Chains) -> Int[Tensor, " n"]:
     return place[number[count:]]
 
 
-def _window_step(kernel: Kernel, chains: Chains, rows: Tensor, scorer: Scorer, rng: Rng) -> Chains:
-    """Let some chains make a step of asynchronous windows."""
-    assert isinstance(kernel, Metropolis)
-    own = replace(chains.rows(rows, known=True), epoch_step=torch.zeros_like(rows))
-    buffers = WindowBuffers.of(own, torch.ones_like(rows), 0, ring=1)
+def _window_step(
+    kernel: Kernel, chains: Chains, rows: Tensor, number: int, scorer: Scorer, rng: Rng
+) -> Chains:
+    """Let some chains make step `number` of their epoch in rounds."""
+    own, energy, width = chains.rows(rows, known=True), kernel.energy, chains.tokens.shape[1]
+    assert energy is not None
+    values = values_by_length(energy, scorer.model, own)
+    groups = min(energy.groups or width, width)
+    steps = torch.full_like(rows, number + 1)
+    buffers = WindowBuffers.of(own, steps, 0, 1, groups, values)
+    # The epoch is under way.
+    buffers.step -= number
+    buffers.epoch_step += number
+    buffers.opening.fill_(False)
     _run_epoch(WindowRounds, kernel, scorer, rng, buffers)
-    return replace(chains, tokens=chains.tokens.index_copy(0, rows, buffers.tokens))
+    moved = {
+        name: getattr(chains, name).index_copy(0, rows, getattr(buffers, name))
+        for name in ("tokens", "lengths", "free", "region")
+    }
+    return replace(chains, **moved)
 
 
 def _run_epoch(
-    kind: type[Rounds], kernel: Metropolis, scorer: Scorer, rng: Rng, buffers: Buffers
+    kind: type[Rounds], kernel: Kernel, scorer: Scorer, rng: Rng, buffers: Buffers
 ) -> None:
     """Run one epoch of chains in rounds."""
-    temperature = torch.tensor([kernel.target_temperature], dtype=torch.float64)
-    rounds = kind(kernel, kernel.plan, scorer, rng, buffers, temperature)
+    rounds = kind(kernel, scorer, rng, buffers, [kernel])
     rounds.limit.fill_(1)
     while rounds.slowest() < 1:
         rounds.advance()

@@ -202,8 +202,8 @@ def check_kernel(
             error = invariance_error(matrix, target)
             _expect(error < TOLERANCE, f"{where} does not leave its target invariant: {error:.2g}.")
             other, rounds = matrix, rounds_of(kernel)
-            # Windows are the same at every step.
-            if rounds is SiteRounds or (rounds is not None and number == 0):
+            # Most windows are the same at every step.
+            if rounds is SiteRounds or (rounds is not None and number < 2):
                 other = step_matrix(kernel, scorer, start, number, seed, when, in_rounds=True)
             same = (matrix - other).abs().max() < TOLERANCE
             _expect(same, f"asynchronous chains decide differently in {where}.")

@@ -14,27 +14,31 @@ from maskov import (
     DelayedAcceptance,
     Gibbs,
     LinearSchedule,
+    MaskedConditional,
     Metropolis,
+    Mixture,
     Norm,
     Raw,
     Schedule,
     resume,
 )
 from maskov.energies import TextEnergy
+from maskov.energies.counting import Length
 from maskov.energies.stages import nearness
 from maskov.errors import Interrupted
 from maskov.execution.buffers import AHEAD, SiteBuffers, WindowBuffers
 from maskov.execution.recorded import RecordedSites, RecordedWindows, choose_first, rounds_of
 from maskov.execution.site_rounds import SiteRounds
-from maskov.execution.window_rounds import WindowRounds
+from maskov.execution.window_rounds import WindowRounds, values_by_length
 from maskov.models.scorer import Scorer
-from maskov.moves import Site, Span, Sweep
+from maskov.moves import Resize, Site, Span, Sweep
 from maskov.random import CounterRng
 from maskov.runs.state import GroupShape, GroupState, load_checkpoint, save_checkpoint
 from maskov.types import Sequences
 from small import random_state, tiny_bert
 
 MODEL = tiny_bert("red green blue white black")
+HOT = MaskedConditional(temperature=1.4)
 COUNTS = ("accepted", "novel", "proposed_novel", "steps", "passes", "irreversible")
 ENGINES = [SiteRounds, RecordedSites, WindowRounds, RecordedWindows]
 
@@ -48,7 +52,7 @@ def _everywhere(monkeypatch, kind):
             lambda _, kernel: kind if rounds_of(kernel) is base else None,
         )
     monkeypatch.setattr("maskov.execution.recorded._SMALLEST", 64)
-    monkeypatch.setattr("maskov.execution.recorded._WINDOWS_FILLED", (2, 4, 64))
+    monkeypatch.setattr("maskov.execution.recorded._PLACES_FILLED", (2, 4, 64))
 
 
 def _kernel(kind):
@@ -56,11 +60,22 @@ def _kernel(kind):
     return Metropolis(Raw(), move, delayed=DelayedAcceptance(2))
 
 
-@pytest.mark.parametrize("kind", ENGINES)
-def test_a_run_goes_on_after_any_round(tmp_path, monkeypatch, kind):
+def _mixed(*moves, **energy):
+    return Mixture(tuple(Metropolis(Norm(**energy), move) for move in moves))
+
+
+@pytest.mark.parametrize(
+    ("kind", "kernel"),
+    [
+        *((kind, None) for kind in ENGINES),
+        (RecordedWindows, _mixed(Site(), Span(), groups=2)),
+        (RecordedWindows, _mixed(Site(positions=Sweep(block=2)), Resize())),
+    ],
+)
+def test_a_run_goes_on_after_any_round(tmp_path, monkeypatch, kind, kernel):
     """In float32, where another batch would round differently: the same bytes."""
     model = tiny_bert("red green blue white black", dtype=torch.float32)
-    kernel = _kernel(kind)
+    kernel = kernel or _kernel(kind)
     settings = {"schedule": Schedule(epochs=4), "chains": 7, "length": (3, 8), "seed": 4}
     _everywhere(monkeypatch, kind)
     whole = sample(model, kernel, out=tmp_path / "whole", **settings)
@@ -123,9 +138,9 @@ def test_what_is_kept_is_what_the_model_says_of_the_tokens(kind):
     if issubclass(kind, SiteRounds):
         buffers = SiteBuffers.of(state, len(kernel.plan.stages), 0, 3, ring=4)
     else:
-        buffers = WindowBuffers.of(state, kernel.steps(state), 0, ring=4)
-    heat = torch.ones(4, dtype=torch.float64)
-    sampler = kind(kernel, kernel.plan, scorer, CounterRng(7), buffers, heat)
+        values = values_by_length(kernel.energy, MODEL, state)
+        buffers = WindowBuffers.of(state, kernel.steps(state), 0, 4, 9, values)
+    sampler = kind(kernel, scorer, CounterRng(7), buffers, [kernel] * 4)
     sampler.limit.fill_(4)
     while sampler.slowest() < 4:
         sampler.advance()
@@ -139,7 +154,8 @@ def test_a_checkpoint_has_the_buffers_of_its_move(tmp_path):
     kernel, scorer = Metropolis(Raw(), Span()), Scorer(MODEL)
     fresh = GroupState.fresh(random_state(MODEL, 4, 5), 64)
     known = kernel.init(fresh.chains, scorer)
-    buffers = WindowBuffers.of(known, kernel.steps(known), 0, ring=AHEAD)
+    values = values_by_length(kernel.energy, MODEL, known)
+    buffers = WindowBuffers.of(known, kernel.steps(known), 0, AHEAD, 5, values)
     sites = SiteBuffers.of(known, 1, 0, 1, ring=AHEAD)
     shapes = [
         GroupShape(fresh, 5, 1, lambda: known.pass_cache.hidden[0], windows=windows)
@@ -149,7 +165,7 @@ def test_a_checkpoint_has_the_buffers_of_its_move(tmp_path):
     for number, (kept, taken) in enumerate(
         [
             (buffers.tensors(), [True, False]),
-            (sites.tensors(), [False, True]),
+            (sites.tensors(), [True, True]),
             (narrow, [False, False]),
         ]
     ):
@@ -180,8 +196,13 @@ OwnKernel, OwnSite = type("OwnKernel", (Metropolis,), {}), type("OwnSite", (Site
         (Metropolis(Raw(), OwnWindow()), WindowRounds),
         (Metropolis(Raw(), OwnProposal()), None),
         (Metropolis(Raw(), OwnSite()), None),
-        (Metropolis(Raw(), Site(positions=Sweep(block=2))), None),
-        (Metropolis(Raw(groups=2), Span()), None),
+        (Metropolis(Raw(), Site(positions=Sweep(block=2))), WindowRounds),
+        (Metropolis(Raw(groups=2)), WindowRounds),
+        (Metropolis(Raw() + Length(5), Resize()), WindowRounds),
+        (Mixture((Metropolis(Raw()), Metropolis(Raw(), Span()))), WindowRounds),
+        (Mixture((Metropolis(Raw()), Metropolis(Norm(), Span()))), None),
+        (Mixture((Metropolis(Raw()), Metropolis(Raw(), OwnProposal()))), None),
+        (Mixture((Metropolis(Raw()), Metropolis(Raw(), Span(HOT)))), None),
         (Metropolis(Raw() + TextEnergy(lambda texts: [0.0] * len(texts))), None),
         (OwnKernel(Raw(), Span()), None),
         (Gibbs(), None),

@@ -23,6 +23,7 @@ from maskov.exact import (
     invariance_error,
 )
 from maskov.execution.recorded import rounds_of
+from maskov.execution.window_rounds import WindowRounds
 from maskov.models.base import Queries
 from maskov.models.scorer import Scorer
 from maskov.moves import Span
@@ -143,7 +144,7 @@ def test_cache_and_stages(energy, name):
 def test_exact_with_every_move(groups, move):
     for kind, length in ((Raw, 3), (Norm, 4)):
         kernel = Metropolis(kind(groups=groups), MOVES[move], 0.8)
-        assert rounds_of(kernel) is None
+        assert rounds_of(kernel) is WindowRounds
         check_kernel(kernel, SMALL[length], length, seeds=2 if "span" in move else 1)
 
 

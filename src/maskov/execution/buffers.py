@@ -23,7 +23,7 @@ TESTING, REJECTED, ACCEPTED = 0, 1, 2
 FREE = -1
 # The `stage` of a chain whose window is not under test: it has none, or it is filled.
 IDLE, FILLING = -2, -1
-# The passes that fill a window come after those of the proposal's positions.
+# The passes that fill a window, given the new tokens and given the old ones, come last.
 FILLS = 2
 # Of so many rounds it is remembered how much was waiting.
 WAITING = 2
@@ -68,7 +68,7 @@ class Buffers:
     ring_rejected: Bool[Tensor, "ring chains length"]
     waiting: Int[Tensor, "rounds 3"]
 
-    slot_pending: Bool[Tensor, "slots columns"]
+    slot_pending: Bool[Tensor, "slots passes"]
     slot_hidden: Float[Tensor, "slots columns hidden"]
     slot_logit: Float[Tensor, "slots columns"]
     slot_normaliser: Float[Tensor, "slots columns"]
@@ -108,7 +108,7 @@ class SiteBuffers(Buffers):
         count, length = state.tokens.shape
         rows = count * slots + 1
         return cls(
-            **_shared(state, state.free.sum(1), epoch, ring, (rows, length)),
+            **_shared(state, state.free.sum(1), epoch, ring, (rows, length), (rows, length)),
             fresh=flags(count, length),
             drawn=state.tokens.clone(),
             drawn_logit=real(count, length),
@@ -126,39 +126,84 @@ class SiteBuffers(Buffers):
 
 @dataclass
 class WindowBuffers(Buffers):
-    """The buffers of windows that are filled one position after the other; a chain has one slot.
+    """The buffers of windows that are filled step by step; a chain has one slot.
 
-    `window` is the order in which the positions of the window are filled, −1 outside of it; `level`
-    of them are filled in the `proposed` tokens. `stage` is the test that comes next, and `ratio`
-    that of the test before it. There is a pass for each position, and two for the next position to
-    fill, given the new tokens and given the old ones. `missing` are the positions whose pass nobody
-    has run before the tests.
+    `window` is the order in which the positions of the new window are filled, −1 outside of it, and
+    `old_window` that of the old one; where no length changes they are the same. `level` of them are
+    filled in the `proposed` tokens, of `new_lengths`. Where the step changes the length, `start` is
+    that of the window (−1 elsewhere), `new_free` and `new_region` what they become. `stage` is the
+    test that comes next, and `ratio` that of the test before it.
+
+    There is a pass for each position, or group of positions, and two for the next positions to
+    fill, given the new tokens and given the old ones. Passes leave a vector for each position, and
+    one more for that of the old tokens. `missing` are the positions whose pass nobody has run
+    before the tests, `still` those whose pass saw no change.
+
+    `values` are those of the energy's other parts at every length.
     """
 
+    visits: Int[Tensor, " chains"]
+    region: Int[Tensor, "chains length"]
+    bounds: Int[Tensor, "chains regions 2"]
+    values: Float[Tensor, "chains lengths parts"]
+    ring_lengths: Int[Tensor, "ring chains"]
+    ring_sizes: Int[Tensor, "ring chains regions"]
+
     window: Int[Tensor, "chains length"]
+    old_window: Int[Tensor, "chains length"]
     level: Int[Tensor, " chains"]
     stage: Int[Tensor, " chains"]
     proposed: Int[Tensor, "chains length"]
+    new_lengths: Int[Tensor, " chains"]
+    new_free: Bool[Tensor, "chains length"]
+    new_region: Int[Tensor, "chains length"]
+    start: Int[Tensor, " chains"]
     log_forward: Float[Tensor, " chains"]
     log_reverse: Float[Tensor, " chains"]
     ratio: Float[Tensor, " chains"]
     missing: Bool[Tensor, "chains length"]
+    still: Bool[Tensor, "chains length"]
 
     @classmethod
-    def of(cls, state: Chains, steps: Tensor, epoch: int, ring: int) -> WindowBuffers:
-        """Return the buffers of chains that are about to begin an epoch of so many steps each."""
+    def of(
+        cls,
+        state: Chains,
+        steps: Tensor,
+        epoch: int,
+        ring: int,
+        groups: int,
+        values: Tensor,
+        experts: int = 0,
+    ) -> WindowBuffers:
+        """Return the buffers of chains that are about to begin an epoch of so many steps each.
+
+        Their passes mask so many `groups` of positions.
+        """
         real, whole, flags = _zeros(state)
         count, length = state.tokens.shape
+        pending = (count + 1, groups + FILLS)
         return cls(
-            **_shared(state, steps, epoch, ring, (count + 1, length + FILLS)),
+            **_shared(state, steps, epoch, ring, pending, (count + 1, length + 1), experts),
+            visits=state.visits.clone(),
+            region=state.region.clone(),
+            bounds=state.bounds.clone(),
+            values=values,
+            ring_lengths=whole(ring, count),
+            ring_sizes=whole(ring, count, state.bounds.shape[1]),
             window=whole(count, length) - 1,
+            old_window=whole(count, length) - 1,
             level=whole(count),
             stage=whole(count) + IDLE,
             proposed=state.tokens.clone(),
+            new_lengths=state.lengths.clone(),
+            new_free=state.free.clone(),
+            new_region=state.region.clone(),
+            start=whole(count) - 1,
             log_forward=real(count),
             log_reverse=real(count),
             ratio=real(count),
             missing=flags(count, length),
+            still=flags(count, length),
         )
 
 
@@ -169,9 +214,18 @@ def _zeros(state: Chains) -> list[partial[Tensor]]:
 
 
 def _shared(
-    state: Chains, steps: Tensor, epoch: int, ring: int, slots: tuple[int, int]
+    state: Chains,
+    steps: Tensor,
+    epoch: int,
+    ring: int,
+    pending: tuple[int, int],
+    vectors: tuple[int, int],
+    experts: int = 0,
 ) -> dict[str, Tensor]:
-    """Return the fields of `Buffers` for chains that are about to begin an epoch."""
+    """Return the fields of `Buffers` for chains that are about to begin an epoch.
+
+    Slots have so many `pending` passes, which leave so many `vectors`.
+    """
     assert state.pass_cache is not None
     real, whole, flags = _zeros(state)
     count, length = state.tokens.shape
@@ -185,15 +239,15 @@ def _shared(
         "epoch_step": whole(count),
         "opening": ~flags(count),
         "offered": flags(()),
-        "counts": whole(count, len(COUNTS)),
+        "counts": whole(count, len(COUNTS) + experts),
         "rejected": flags(count, length),
         "ring_energy": real(ring, count, len(ENERGIES)),
-        "ring_counts": whole(ring, count, len(COUNTS)),
+        "ring_counts": whole(ring, count, len(COUNTS) + experts),
         "ring_tokens": whole(ring, count, length),
         "ring_rejected": flags(ring, count, length),
         "waiting": torch.tensor([[0, 0, epoch]] * WAITING, device=state.tokens.device),
-        "slot_pending": flags(slots),
-        "slot_hidden": hidden.new_zeros((*slots, hidden.shape[-1])),
-        "slot_logit": real(slots),
-        "slot_normaliser": real(slots),
+        "slot_pending": flags(pending),
+        "slot_hidden": hidden.new_zeros((*vectors, hidden.shape[-1])),
+        "slot_logit": real(vectors),
+        "slot_normaliser": real(vectors),
     }

@@ -19,25 +19,26 @@ from typing import Any
 
 import torch
 
+from maskov.energies.counting import Length, LengthPrior, PredictedLength
 from maskov.execution.buffers import COUNTS, FILLING, Buffers
 from maskov.execution.rounds import Rounds
 from maskov.execution.site_rounds import SiteRounds
 from maskov.execution.window_rounds import WindowRounds
-from maskov.kernels import Kernel, Metropolis
+from maskov.kernels import Kernel, Metropolis, Mixture
 from maskov.models.base import MaskedModel
-from maskov.models.packed import PackedModel, pack_passes
+from maskov.models.packed import PackedModel, pack_queries
 from maskov.models.scorer import BUSY_TOKENS
-from maskov.moves import Move, Site, Sweep, Window
+from maskov.moves import Move, Resize, Site, Sweep, Window
 from maskov.types import Bool, Int, Tensor
 
 _SMALLEST = 1024
 # Capacities are these shares of the largest; the smallest are for the last few chains.
 # Each has to be recorded, which takes tens of milliseconds.
-_SHARES = (1, 4 / 3, 2, 8 / 3, 4, 8, 16, 32, 128)
+_SHARES = (1, 4 / 3, 2, 8 / 3, 4, 8, 16, 32, 64, 128)
 # Proposals drawn at once, as multiples of a chain's length.
-_CHAINS_DRAWN = (1, 8, 16, 32, 64, 128)
-# Windows filled, and positions of them given to the head, at once.
-_WINDOWS_FILLED = (32, 64, 128, 256, 512, 2048, 8192)
+_CHAINS_DRAWN = (1, 4, 8, 16, 32, 64, 128)
+# Positions of windows that are filled, or given to the head, at once.
+_PLACES_FILLED = (32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 
 
 class Recording(Rounds):
@@ -102,7 +103,8 @@ class Recording(Rounds):
         tokens, stale, self._slowest = posted.tolist()
         self._capacity = self._capacity_for(tokens)
         self._size = fitting(self._sizes, stale)
-        self._play(("prepare", self._size), self._prepare)
+        for _ in range(self.turns):
+            self._play(("prepare", self._size), self._prepare)
         self._play(("test", self._capacity), self._test)
         self._posted.append(self._post())
 
@@ -140,21 +142,37 @@ class Recording(Rounds):
 
     def _pass(self) -> None:
         """Run as many of the passes that slots wait for as there is capacity for."""
-        b, scorer = self.buffers, self.scorer
+        b, scorer, width = self.buffers, self.scorer, self._width
         model = scorer.model
         assert isinstance(model, PackedModel)
         slot, column, valid = self._choose_passes()
-        tokens, place = self._queries(slot, column)
-        owner = self._owner[slot]
-        lengths = torch.where(valid, b.lengths[owner], 0)
-        packed = pack_passes(tokens, lengths, place, model.frame, self._capacity)
-        hidden = model.hidden_of(packed, self._width + self._frame, b.source[owner])
-        current = tokens.gather(1, place[:, None]).squeeze(1)
-        scores = scorer.scores(hidden, current, self.masked.needs_normaliser, valid)
+        asked, owner = self._queries(slot, column), self._owner[slot]
+        lengths, wanted = torch.where(valid, asked.lengths, 0), asked.wanted & valid[:, None]
+        several = self.most_wanted > 1
+        if several:
+            most, flat = self._most_vectors(len(slot)), wanted.flatten()
+            chosen = choose_first(flat, torch.ones_like(flat, dtype=torch.long), most, most)
+            query, place, known = chosen.index // width, chosen.index % width, chosen.valid
+        else:
+            query = torch.arange(len(slot), device=slot.device)
+            place, known = wanted.int().argmax(1), valid
+        packed = pack_queries(asked.tokens, lengths, query, place, model.frame, self._capacity)
+        hidden = model.hidden_of(packed, width + self._frame, b.source[owner], several)
+        scored = known & asked.scored[query, place]
+        current = torch.where(scored, asked.current[query, place], 0)
+        scores = scorer.scores(hidden, current, self.masked.needs_normaliser, scored)
         # What fills up the capacity goes to the slot that belongs to nobody.
-        target = torch.where(valid, slot, len(b.slot_pending) - 1)
-        self._receive(target, column, hidden, *scores)
+        nobody = len(b.slot_pending) - 1
+        target = torch.where(known, slot[query], nobody)
+        place = torch.where(asked.back[query], width, place)
+        b.slot_hidden[target, place] = hidden
+        b.slot_logit[target, place], b.slot_normaliser[target, place] = scores
+        b.slot_pending[torch.where(valid, slot, nobody), column] = torch.zeros_like(valid)
         self._count_passes(owner, valid.long())
+
+    def _most_vectors(self, passes: int) -> int:
+        """Return how many vectors so many passes may be asked for, within the capacity."""
+        return passes
 
     def _choose_passes(
         self,
@@ -167,13 +185,17 @@ class Recording(Rounds):
         columns = b.slot_pending.shape[1]
         waits = b.slot_pending[:-1].view(len(self._rows), -1)
         order = self._steps_left().argsort(descending=True, stable=True)
-        cost = (b.lengths + self._frame)[order, None].expand(waits.shape)
+        cost = self._costs()[order, None].expand(waits.shape)
         # Places for passes half as long as usual: each is paid for, whether there is one or not.
         usual = max(self.shortest, self.mean // 2)
         places = max(1, min(self._capacity // (usual + self._frame), waits.numel()))
         chosen = choose_first(waits[order].flatten(), cost.flatten(), self._capacity, places)
         chain, entry = order[chosen.index // waits.shape[1]], chosen.index % waits.shape[1]
         return chain * self._slots + entry // columns, entry % columns, chosen.valid
+
+    def _costs(self) -> Int[Tensor, " chains"]:
+        """Return the most tokens of a pass of each chain."""
+        return self.buffers.lengths + self._frame
 
     def _steps_left(self) -> Int[Tensor, " chains"]:
         """Return the steps that each chain may still do."""
@@ -182,7 +204,7 @@ class Recording(Rounds):
     def _note(self, positions: Tensor) -> None:
         """Remember for the host how much is waiting now: tokens of passes, and these positions."""
         b = self.buffers
-        cost = (b.lengths + self._frame)[self._owner]
+        cost = self._costs()[self._owner]
         tokens = (b.slot_pending[:-1].sum(1) * cost).sum()
         b.waiting[:-1] = b.waiting[1:].clone()
         b.waiting[-1] = torch.stack([tokens, positions, b.epoch.min()])
@@ -251,29 +273,59 @@ class RecordedWindows(Recording, WindowRounds):
     """A group of chains on a GPU that fill windows, in rounds that are recorded and replayed."""
 
     def _head_sizes(self) -> Iterable[int]:
-        return _WINDOWS_FILLED
+        # The positions of a block are filled at once.
+        most = max(_PLACES_FILLED[0], self.largest_block)
+        return [most, *(size for size in _PLACES_FILLED if size > most)]
 
     def _capacity_for(self, tokens: int) -> int:
         """Return the largest capacity that is used up; the rest waits for the next round."""
         full = (capacity for capacity in self._capacities if capacity <= tokens)
         return max(full, default=self._capacities[0])
 
-    def _prepare(self) -> None:
-        """Prepare a round, and post how much is waiting now."""
-        super()._prepare()
-        filling = (self.buffers.stage == FILLING).sum()
-        self._note(torch.maximum(filling, self._stale().sum()))
+    def _test(self) -> None:
+        """Post how much is waiting now, and end the round."""
+        b = self.buffers
+        filling = (b.stage == FILLING)[:, None] & (b.window == b.level[:, None])
+        self._note(torch.maximum(filling.sum(), self._stale().sum()))
+        super()._test()
 
-    def _rows_to_fill(self, ready: Bool[Tensor, " chains"]) -> Int[Tensor, " n"] | None:
-        size = min(self._size, len(ready))
-        self._filled = choose_first(ready, torch.ones_like(self._rows), size, size)
-        return self._filled.index
+    def _most_vectors(self, passes: int) -> int:
+        """Return how many vectors so many passes may be asked for, within the capacity.
+
+        A group of positions is a share of each pass; one pass of a chain at most fills a block.
+        """
+        most, blocks = passes * self.most_wanted, 0
+        if self.largest_block > 1:
+            blocks = min(passes, len(self._rows)) * self.largest_block
+        groups = min(self._groups or self._width, self._width)
+        shares = 0 if self._groups is None else self._capacity // groups
+        return min(most, shares + passes + blocks)
+
+    def _costs(self) -> Int[Tensor, " chains"]:
+        return torch.maximum(self.buffers.lengths, self.buffers.new_lengths) + self._frame
+
+    def _places_to_fill(
+        self, ready: Bool[Tensor, " chains"], at: Bool[Tensor, "chains length"]
+    ) -> tuple[Bool[Tensor, " chains"], Tensor, Tensor] | None:
+        # All positions of a window that are filled at once, or none of them.
+        fewest = min(self._size, len(ready))
+        self._filled = choose_first(ready, at.sum(1).clamp(min=1), self._size, fewest)
+        flat = (self._filled.taken[:, None] & at).flatten()
+        most = min(self._size, len(ready) * self.largest_block)
+        self._drawn = choose_first(flat, torch.ones_like(flat, dtype=torch.long), most, most)
+        index = self._drawn.index
+        return self._filled.taken, index // self._width, index % self._width
 
     def _spread(
-        self, ready: Bool[Tensor, " chains"], rows: Tensor, *values: Tensor
-    ) -> tuple[Bool[Tensor, " chains"], list[Tensor]]:
-        filled = self._filled
-        return filled.taken, [value[filled.place] for value in values]
+        self, here: Bool[Tensor, "chains length"], row: Tensor, place: Tensor, *values: Tensor
+    ) -> list[Tensor]:
+        return [value[self._drawn.place].view(here.shape) for value in values]
+
+    def _rows_to_read(self, read: Bool[Tensor, " chains"]) -> Int[Tensor, " n"] | None:
+        return self._filled.index
+
+    def _spread_rows(self, rows: Int[Tensor, " n"], values: Tensor) -> Tensor:
+        return values[self._filled.place]
 
 
 @lru_cache(maxsize=1)
@@ -350,19 +402,41 @@ def choose_first(
     return Chosen(torch.where(valid, index, 0), valid, taken, place.clamp(0, places - 1))
 
 
+# Energies that depend on the length alone, and on the source of a translation.
+_BY_LENGTH = (Length, LengthPrior, PredictedLength)
+
+
 def rounds_of(kernel: Kernel) -> type[SiteRounds] | type[WindowRounds] | None:
     """Return the rounds that take a kernel's steps; None: only its own `step` does.
 
-    A kernel or a move that decides or proposes by its own rules takes its own steps.
+    Of a mixture, all parts must have one target and draw and test alike. A kernel or a move that
+    decides or proposes by its own rules takes its own steps.
     """
-    if type(kernel) is not Metropolis or kernel.conditional.constraints:
+    parts = kernel.kernels if type(kernel) is Mixture else (kernel,)
+    known = [part for part in parts if type(part) is Metropolis]
+    if len(known) < len(parts) or not all(_like(part, known[0]) for part in known):
         return None
-    move, energy = kernel.move, kernel.energy
-    if not energy.sums_over_passes or energy.groups is not None:
+    move, energy = known[0].move, known[0].energy
+    others = all(type(part) in _BY_LENGTH for _, part in energy.others)
+    if move.conditional.constraints or not energy.needs_passes or not others:
         return None
-    if isinstance(move, Window) and type(move).propose is Window.propose:
-        return WindowRounds
-    return SiteRounds if single_sites(move) else None
+    alone = len(known) == 1 and energy.groups is None and energy.sums_over_passes
+    if alone and single_sites(move):
+        return SiteRounds
+    return WindowRounds if all(_fills_windows(part.move) for part in known) else None
+
+
+def _like(one: Metropolis, other: Metropolis) -> bool:
+    """Whether two kernels differ in nothing but the windows of their moves."""
+    same = one.conditional == other.conditional and one.delayed == other.delayed
+    return same and one.target is not None and one.target.same_as(other.target)
+
+
+def _fills_windows(move: Move) -> bool:
+    """Whether a move fills windows as all built-in ones do."""
+    if isinstance(move, Window):
+        return type(move).propose is Window.propose
+    return type(move) is Resize or (type(move) is Site and type(move.positions) is Sweep)
 
 
 def single_sites(move: Move) -> bool:

@@ -2,8 +2,8 @@
 
 A round runs whatever passes the proposals of all chains wait for together, and decides what they
 decide; no chain waits for another. Random numbers are keyed by (seed, chain, step), so the
-decisions are those of `Metropolis.step`. Single sites are in `site_rounds.py`, windows in
-`window_rounds.py`; here is what any move needs.
+decisions are those of `Metropolis.step`. Single sites that cache the passes of single positions are
+in `site_rounds.py`, all other moves in `window_rounds.py`; here is what any move needs.
 
 Every operation works on whole tensors and by masks, so that a round has no shape that depends on
 its contents; the few places where rows are gathered are methods that `recorded.py` replaces.
@@ -12,37 +12,62 @@ its contents; the few places where rows are gathered are methods that `recorded.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import torch
 
-from maskov.energies.stages import AcceptanceStages
 from maskov.execution.buffers import COUNTS, ENERGIES, Buffers
-from maskov.kernels import Metropolis
+from maskov.kernels import Kernel, Metropolis
+from maskov.kernels.base import leaves
 from maskov.models.scorer import Scorer
 from maskov.random import Rng
-from maskov.types import Bool, Chains, Float, Int, PartValues, PassCache, Sequences, Tensor, inside
+from maskov.types import Bool, Chains, Float, Int, PartValues, PassCache, Tensor, inside
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Some passes: the tokens that they read, masked already, and the positions that are `wanted`.
+
+    The vectors of passes that go `back`, of the old tokens, have a column of their own. Of the
+    others, the score of the `current` token is wanted where one is `scored`.
+    """
+
+    tokens: Int[Tensor, "passes length"]
+    lengths: Int[Tensor, " passes"]
+    wanted: Bool[Tensor, "passes length"]
+    current: Int[Tensor, "passes length"]
+    scored: Bool[Tensor, "passes length"]
+    back: Bool[Tensor, " passes"]
 
 
 class Rounds(ABC):
-    """A group of chains, advanced round by round."""
+    """A group of chains, advanced round by round; `kernels` are those of all epochs of the run."""
+
+    # The most vectors that are asked of a pass.
+    most_wanted = 1
+    # How often a round prepares: steps that need no pass are over at once.
+    turns = 1
+    # The fields of chains that steps change.
+    _moved: tuple[str, ...] = ("tokens",)
 
     def __init__(
         self,
-        kernel: Metropolis,
-        plan: AcceptanceStages,
+        kernel: Kernel,
         scorer: Scorer,
         rng: Rng,
         buffers: Buffers,
-        temperatures: Float[Tensor, " epochs"],
+        kernels: Sequence[Kernel],
         shortest: int = 1,
         mean: int = 1,
     ) -> None:
+        first = leaves(kernel)[0]
+        assert isinstance(first, Metropolis)
+        assert first.energy.masked is not None, "rounds test by masked passes"
         self.kernel = kernel
-        self.plan = plan
-        self.stages = plan.stages
-        self.masked = kernel.energy
-        assert self.masked.sums_over_passes, "rounds test by masked passes only"
+        self.plan = first.plan
+        self.stages = self.plan.stages
+        self.energy, self.masked = first.energy, first.energy.masked
         self.scorer = scorer
         self.rng = rng
         self.buffers = buffers
@@ -50,12 +75,12 @@ class Rounds(ABC):
         self.shortest, self.mean = shortest, mean
         count, self._width = buffers.tokens.shape
         device = buffers.tokens.device
-        self._temperatures = temperatures.to(device)
+        heat = [getattr(leaves(one)[0], "target_temperature", 1.0) for one in kernels]
+        self._temperatures = torch.tensor(heat, dtype=torch.float64, device=device)
         # No chain may begin an epoch at or beyond this one.
         self.limit = torch.zeros((), dtype=torch.long, device=device)
         self._rows = torch.arange(count, device=device)
         self._places = torch.arange(self._width, device=device)
-        self._inside = inside(buffers.lengths, self._width)
         self._slots = (len(buffers.slot_pending) - 1) // count
         self._owner = self._rows.repeat_interleave(self._slots)
 
@@ -67,7 +92,8 @@ class Rounds(ABC):
         """
         offered = self.buffers.offered
         if not bool(offered):
-            self._prepare()
+            for _ in range(self.turns):
+                self._prepare()
             offered.fill_(True)
         self._test()
         offered.fill_(False)
@@ -81,14 +107,20 @@ class Rounds(ABC):
         """End a round: run passes and decide by them."""
 
     @abstractmethod
-    def _queries(
-        self, slot: Int[Tensor, " passes"], column: Int[Tensor, " passes"]
-    ) -> tuple[Int[Tensor, "passes length"], Int[Tensor, " passes"]]:
-        """Return the tokens of each pass and the place it asks for, which is not masked yet."""
+    def _queries(self, slot: Int[Tensor, " passes"], column: Int[Tensor, " passes"]) -> Asked:
+        """Return what passes ask that slots wait for."""
+
+    @abstractmethod
+    def _pass(self) -> None:
+        """Run the passes that slots wait for."""
 
     @abstractmethod
     def _stale(self) -> Bool[Tensor, "chains length"]:
         """Return the positions that wait for the head."""
+
+    @property
+    def _inside(self) -> Bool[Tensor, "chains length"]:
+        return inside(self.buffers.lengths, self._width)
 
     def slowest(self) -> int:
         """Return the epoch of the slowest chain."""
@@ -106,19 +138,19 @@ class Rounds(ABC):
 
     def _temperature(self) -> Float[Tensor, " chains"]:
         """Return the temperature of the target of every chain in its epoch."""
-        return self._temperatures[self.buffers.epoch.clamp(max=len(self._temperatures) - 1)]
+        return self._temperatures[self._epoch()]
+
+    def _epoch(self) -> Int[Tensor, " chains"]:
+        """Return the epoch of every chain, or the last one where it has done all."""
+        return self.buffers.epoch.clamp(max=len(self._temperatures) - 1)
 
     def _end_epoch(self, ended: Bool[Tensor, " chains"]) -> None:
         """Keep the epoch's results for the chains that have ended it, and open the next."""
         b = self.buffers
-        ring_row = b.epoch % len(b.ring_tokens)
-        for ring, value in (
-            (b.ring_energy, self.energies()),
-            (b.ring_counts, b.counts),
-            (b.ring_tokens, b.tokens),
-            (b.ring_rejected, b.rejected),
-        ):
-            kept = torch.where(ended[:, None], value, ring[ring_row, self._rows])
+        rings, ring_row = b.tensors(), b.epoch % len(b.ring_tokens)
+        for name, value in self._results().items():
+            ring, chosen = rings[f"ring_{name}"], ended.view(-1, *(1,) * (value.dim() - 1))
+            kept = torch.where(chosen, value, ring[ring_row, self._rows])
             ring.index_put_((ring_row, self._rows), kept)
         b.step += torch.where(ended, b.steps, 0)
         b.epoch_step.masked_fill_(ended, 0)
@@ -127,39 +159,19 @@ class Rounds(ABC):
         b.epoch += ended
         b.opening |= ended
 
+    def _results(self) -> dict[str, Tensor]:
+        """Return the results of an epoch that ends now."""
+        b = self.buffers
+        return {
+            "energy": self.energies(),
+            "counts": b.counts,
+            "tokens": b.tokens,
+            "rejected": b.rejected,
+        }
+
     def _count(self, **happened: Tensor) -> None:
         for name, value in happened.items():
             self.buffers.counts[:, COUNTS.index(name)] += value
-
-    def _pass(self) -> None:
-        """Run the passes that slots wait for."""
-        b = self.buffers
-        slot, column = b.slot_pending[:-1].nonzero(as_tuple=True)
-        if not len(slot):
-            return
-        tokens, place = self._queries(slot, column)
-        owner = self._owner[slot]
-        given = Sequences(tokens, b.lengths[owner], source=b.source[owner])
-        found = self.scorer.answers(
-            given, torch.arange(len(slot), device=slot.device), place, self.masked.needs_normaliser
-        )
-        self._receive(slot, column, found.hidden, found.logit, found.log_normaliser)
-        self._count_passes(owner, torch.ones_like(slot))
-
-    def _receive(
-        self,
-        slot: Int[Tensor, " passes"],
-        column: Int[Tensor, " passes"],
-        hidden: Float[Tensor, "passes hidden"],
-        logit: Float[Tensor, " passes"],
-        log_normaliser: Float[Tensor, " passes"],
-    ) -> None:
-        """Put what the passes gave into their slots."""
-        b = self.buffers
-        b.slot_hidden[slot, column] = hidden
-        b.slot_logit[slot, column] = logit
-        b.slot_normaliser[slot, column] = log_normaliser
-        b.slot_pending[slot, column] = torch.zeros_like(slot, dtype=torch.bool)
 
     def _count_passes(self, chain: Tensor, passes: Tensor) -> None:
         self.buffers.counts[:, COUNTS.index("passes")].index_add_(0, chain, passes)
@@ -200,7 +212,6 @@ class Rounds(ABC):
             return False
         for name, value in others.items():
             mine[name].copy_(value)
-        self._inside.copy_(inside(buffers.lengths, self._width))
         return True
 
     def state(self, like: Chains) -> Chains:
@@ -212,15 +223,17 @@ class Rounds(ABC):
             step=b.step.clone(),
             epoch_step=torch.zeros_like(b.epoch_step),
             rank=b.rank.clone(),
-            pass_cache=PassCache(b.hidden.clone(), b.logit.clone(), b.log_normaliser.clone()),
+            pass_cache=PassCache(
+                b.hidden.clone(), b.logit.clone(), b.log_normaliser.clone(), self.energy.groups
+            ),
         )
 
     def snapshot(self, like: Chains) -> Chains:
         """Return the chains as they stand in the middle of a round, to be looked at."""
         energy = self.energies()[:, ENERGIES.index("energy_target")]
-        tokens = self.buffers.tokens.clone()
         known = PartValues(None, energy.new_zeros((len(energy), 0)), energy)
-        return replace(like, tokens=tokens, part_values=known)
+        changed = {name: getattr(self.buffers, name).clone() for name in self._moved}
+        return replace(like, **changed, part_values=known)
 
     def row(self, epoch: int) -> dict[str, Tensor]:
         """Return the results of an epoch that all chains have finished."""
@@ -229,4 +242,4 @@ class Rounds(ABC):
             name.removeprefix("ring_"): ring[epoch % len(ring)].to("cpu", copy=True)
             for name, ring in rings.items()
         }
-        return row | {"lengths": self.buffers.lengths.to("cpu", copy=True)}
+        return {"lengths": self.buffers.lengths.to("cpu", copy=True)} | row

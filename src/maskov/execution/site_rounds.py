@@ -12,12 +12,13 @@ import torch
 
 from maskov.energies.stages import nearness
 from maskov.execution.buffers import ACCEPTED, FREE, REJECTED, TESTING, SiteBuffers
-from maskov.execution.rounds import Rounds
+from maskov.execution.rounds import Asked, Rounds
+from maskov.kernels import Metropolis
 from maskov.kernels.base import log_ratio
 from maskov.moves import Site, Sweep
 from maskov.moves.filling import draw
 from maskov.random import Purpose, accept, categorical
-from maskov.types import Bool, Float, Int, Tensor
+from maskov.types import Bool, Float, Int, Sequences, Tensor
 
 # The rank of a step that does not exist: later than all.
 NONE_LEFT = 2**40
@@ -30,6 +31,7 @@ class SiteRounds(Rounds):
 
     @property
     def _order(self) -> Sweep:
+        assert isinstance(self.kernel, Metropolis)
         assert isinstance(self.kernel.move, Site)
         assert isinstance(self.kernel.move.positions, Sweep)
         return self.kernel.move.positions
@@ -65,12 +67,35 @@ class SiteRounds(Rounds):
     def _stale(self) -> Bool[Tensor, "chains length"]:
         return ~self.buffers.fresh & ~self.buffers.opening[:, None]
 
-    def _queries(
-        self, slot: Int[Tensor, " passes"], column: Int[Tensor, " passes"]
-    ) -> tuple[Int[Tensor, "passes length"], Int[Tensor, " passes"]]:
-        b, owner = self.buffers, self._owner
-        changed = self._places == b.slot_place[:-1, None]
-        return torch.where(changed, b.drawn[owner], b.tokens[owner])[slot], column
+    def _queries(self, slot: Int[Tensor, " passes"], column: Int[Tensor, " passes"]) -> Asked:
+        b, owner = self.buffers, self._owner[slot]
+        proposed = self._proposed(slot)
+        wanted = self._places == column[:, None]
+        masked = proposed.masked_fill(wanted, self.scorer.model.mask_id)
+        back = torch.zeros_like(slot, dtype=torch.bool)
+        return Asked(masked, b.lengths[owner], wanted, proposed, wanted, back)
+
+    def _proposed(self, slot: Int[Tensor, " passes"]) -> Int[Tensor, "passes length"]:
+        """Return the sequence that each of some slots tests."""
+        b, owner = self.buffers, self._owner[slot]
+        changed = self._places == b.slot_place[slot, None]
+        return torch.where(changed, b.drawn[owner], b.tokens[owner])
+
+    def _pass(self) -> None:
+        b = self.buffers
+        slot, column = b.slot_pending[:-1].nonzero(as_tuple=True)
+        if not len(slot):
+            return
+        owner = self._owner[slot]
+        given = Sequences(self._proposed(slot), b.lengths[owner], source=b.source[owner])
+        found = self.scorer.answers(
+            given, torch.arange(len(slot), device=slot.device), column, self.masked.needs_normaliser
+        )
+        b.slot_hidden[slot, column] = found.hidden
+        b.slot_logit[slot, column] = found.logit
+        b.slot_normaliser[slot, column] = found.log_normaliser
+        b.slot_pending[slot, column] = torch.zeros_like(slot, dtype=torch.bool)
+        self._count_passes(owner, torch.ones_like(slot))
 
     def _wanted(self, nearness: Int[Tensor, "n length"], number: int) -> Bool[Tensor, "n length"]:
         """Return the passes that stage `number` needs beyond those before it."""

@@ -1,30 +1,81 @@
-"""Rounds of windows: fill, test and move, as `Span.propose` and `Metropolis.step` do.
+"""Rounds of windows: fill, test and move, as `Filling` and `Metropolis.step` do.
 
-A chain fills the window of its step one position after the other and then tests the proposal. Every
-pass that any chain waits for, to fill or to test, is run in the same round.
+A chain draws the window of its step, fills it, one rank of positions after the other, and then
+tests the proposal. Spans, blocks, single sites and windows that change their size are all windows,
+and a mixture draws which of them a step has. Every pass that any chain waits for, to fill or to
+test, is run in the same round. A window of one position is filled from the chain's own passes.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import torch
 
-from maskov.energies.stages import near_all
-from maskov.execution.buffers import FILLING, FILLS, IDLE, WindowBuffers
-from maskov.execution.rounds import Rounds
-from maskov.kernels.base import log_ratio
-from maskov.moves import Window
+from maskov.energies.base import Energy, MaskedEnergy, evaluated
+from maskov.energies.stages import near_all, near_window
+from maskov.execution.buffers import COUNTS, FILLING, FILLS, IDLE, WindowBuffers
+from maskov.execution.rounds import Asked, Rounds
+from maskov.kernels import Metropolis, Mixture
+from maskov.kernels.base import Kernel, leaves, log_ratio
+from maskov.models.base import MaskedModel, Queries
+from maskov.moves import Move, Resize, Site, Sweep, Window
 from maskov.moves.filling import draw, log_q_of
 from maskov.random import Purpose
-from maskov.types import Bool, Float, Int, Tensor
+from maskov.types import (
+    Bool,
+    Chains,
+    Float,
+    Int,
+    Sequences,
+    Tensor,
+    groups_with,
+    inside,
+    masked_with,
+    positions_of,
+    unseen,
+)
+
+# Steps that a chain may begin in a round: those that need no pass are over at once.
+LOOKAHEAD = 2
 
 
 class WindowRounds(Rounds):
     """A group of chains that fill windows."""
 
     buffers: WindowBuffers
+    turns = LOOKAHEAD
+    _moved = ("tokens", "lengths", "free", "region")
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        kernel, _, _, buffers, kernels = arguments
+        width, device = buffers.tokens.shape[1], buffers.tokens.device
+        self._groups = kernel.energy.groups
+        self._moves = [_move_of(part) for part in leaves(kernel)]
+        self._resizes = any(isinstance(move, Resize) for move in self._moves)
+        # Single sites and blocks read nothing back: what they draw from is the same both ways.
+        self._reads_back = not all(isinstance(move, Site) for move in self._moves)
+        weights = kernel.weights if isinstance(kernel, Mixture) else ()
+        weights = weights or (1.0,) * len(self._moves)
+        chances = torch.tensor([weights], dtype=torch.float64, device=device)
+        self._chances = chances / chances.sum(1, keepdim=True)
+        # The size of each move's blocks in each epoch; 1 for other moves.
+        blocks = [[_block(part) for part in leaves(one)] for one in kernels]
+        blocks = [row if len(row) == len(self._moves) else [1] * len(self._moves) for row in blocks]
+        self._blocks = torch.tensor(blocks, device=device)
+        in_group = 1 if self._groups is None else -(-width // min(self._groups, width))
+        # The most positions that change and that one pass masks.
+        self._alike = in_group
+        self.largest_block = min(width, max(map(max, blocks)))
+        self.most_wanted = max(in_group, self.largest_block)
+        super().__init__(*arguments, **settings)
 
     def _prepare(self) -> None:
+        """Fill what can be filled, and begin the steps of chains that have none under way."""
         self._fill()
+        if self.stages[0].nearest == 0:
+            self._decide()  # the first test needs no pass
         self._normalise()
         self._close()
         self._open()
@@ -36,6 +87,27 @@ class WindowRounds(Rounds):
 
     # Epochs.
 
+    def energies(self) -> Float[Tensor, "chains 3"]:
+        """Return E_raw, E_norm and the target's energy; passes of groups know the last alone."""
+        found = super().energies()
+        if self._groups is not None:
+            found[:, :2] = torch.nan
+        values = self._values(self._rows, self.buffers.lengths)
+        for column, (weight, part) in enumerate(self.energy.parts):
+            if not isinstance(part, MaskedEnergy):
+                found[:, 2] += weight * values[:, column]
+        return found
+
+    def _values(self, rows: Tensor, lengths: Tensor) -> Float[Tensor, "n parts"]:
+        """Return the other parts of the energy at some lengths."""
+        return self.buffers.values[rows, lengths]
+
+    def _results(self) -> dict[str, Tensor]:
+        b = self.buffers
+        regions = torch.arange(b.bounds.shape[1], device=b.region.device)
+        sizes = (b.region[:, None, :] == regions[:, None]).sum(2)
+        return super()._results() | {"lengths": b.lengths, "sizes": sizes}
+
     def _stale(self) -> Bool[Tensor, "chains length"]:
         """Return where the log-sum-exp is to be found, which an epoch's energies need."""
         b = self.buffers
@@ -45,7 +117,7 @@ class WindowRounds(Rounds):
     def _normalise(self) -> None:
         """Find the log-sum-exp of positions of chains that end their epoch."""
         b = self.buffers
-        where = self._stale_places()
+        where = None if self._groups is not None else self._stale_places()
         if where is None:
             return
         parts = torch.split(b.hidden[where], self.scorer.model.head_rows)
@@ -57,15 +129,39 @@ class WindowRounds(Rounds):
     def _close(self) -> None:
         """End the epoch of chains that have done their steps; keep its results."""
         b = self.buffers
-        ended = ~b.opening & (b.epoch_step >= b.steps) & ~self._stale().any(1)
+        ended = ~b.opening & (b.epoch_step >= b.steps)
+        if self._groups is None:
+            ended &= ~self._stale().any(1)
         self._end_epoch(ended)
 
     def _open(self) -> None:
-        """Begin an epoch."""
+        """Begin an epoch, with the order of its sites and the size of its blocks."""
         b = self.buffers
-        b.opening &= b.epoch >= self.limit
+        begun = b.opening & (b.epoch < self.limit)
+        rows = self._rows_of(begun)
+        if rows is None:
+            return
+        sites = [move for move in self._moves if isinstance(move, Site)]
+        if sites:
+            order = _order(sites[-1]).rank(b.chain[rows], b.step[rows], b.free[rows], self.rng)
+            self._put_rows(begun, rows, b.rank, order)
+        if isinstance(self._moves[0], Site):
+            block = self._blocks[self._epoch()[rows], 0]
+            self._put_rows(begun, rows, b.steps, (b.visits[rows] + block - 1) // block)
+        self._put_rows(begun, rows, b.opening, torch.zeros_like(begun[rows]))
 
     # Proposals.
+
+    def _chains(self, rows: Int[Tensor, " n"]) -> Chains:
+        """Return some chains as moves know them."""
+        b = self.buffers
+        chains = Chains.at(
+            b.tokens[rows], b.lengths[rows], b.free[rows], b.chain[rows], b.source[rows]
+        )
+        return replace(
+            chains, step=(b.step + b.epoch_step)[rows], epoch_step=b.epoch_step[rows],
+            rank=b.rank[rows], region=b.region[rows], bounds=b.bounds[rows],
+        )  # fmt: skip
 
     def _begin(self) -> None:
         """Draw the window of each chain that begins a step."""
@@ -74,143 +170,270 @@ class WindowRounds(Rounds):
         rows = self._rows_of(begun)
         if rows is None:
             return
-        step = (b.step + b.epoch_step)[rows]
-        assert isinstance(self.kernel.move, Window)
-        window = self.kernel.move.window(b.chain[rows], step, b.free[rows], self.rng)
-        self._put_rows(begun, rows, b.window, window)
-        self._put_rows(begun, rows, b.proposed, b.tokens[rows])
+        chains = self._chains(rows)
+        proposed = self._draw_windows(chains, self._blocks[self._epoch()[rows]])
+        for name, value in proposed.items():
+            self._put_rows(begun, rows, getattr(b, name), value)
         for field in (b.level, b.log_forward, b.log_reverse, b.ratio):
             field.masked_fill_(begun, 0)
-        # A chain without free positions proposes what stands there.
-        empty = begun & (b.window < 0).all(1)
-        self._end_step(empty, accepted=empty, novel=torch.zeros_like(empty))
-        b.stage.masked_fill_(begun & ~empty, FILLING)
-        self._ask(begun & ~empty)
+        b.missing.copy_(torch.where(begun[:, None], self._inside_new(), b.missing))
+        b.stage.masked_fill_(begun, FILLING)
+        self._ask(begun)
 
-    def _next(self) -> tuple[Int[Tensor, " chains"], Bool[Tensor, " chains"]]:
-        """Return the position that each window fills next, and whether it is the last."""
-        b = self.buffers
-        place = (b.window == b.level[:, None]).int().argmax(1)
-        return place, b.window.amax(1) == b.level
+    def _draw_windows(
+        self, chains: Chains, blocks: Int[Tensor, "n moves"]
+    ) -> dict[str, Int[Tensor, "n ..."]]:
+        """Return the fields of the buffers that say which window each of some chains fills."""
+        found = [
+            self._window(move, chains, blocks[:, number]) for number, move in enumerate(self._moves)
+        ]
+        if len(found) == 1:
+            return found[0]
+        chances = self._chances.expand(len(chains.chain), -1)
+        which = self.rng.categorical(chances, chains.chain, chains.step, Purpose.KERNEL)
+        chosen = found[0]
+        for number, other in enumerate(found[1:], 1):
+            for name, value in other.items():
+                here = (which == number).view(-1, *(1,) * (value.dim() - 1))
+                chosen[name] = torch.where(here, value, chosen[name])
+        return chosen
+
+    def _window(
+        self, move: Move, chains: Chains, block: Int[Tensor, " n"]
+    ) -> dict[str, Int[Tensor, "n ..."]]:
+        """Return what `_draw_windows` does of one move."""
+        if isinstance(move, Resize):
+            old, new, resized = move.windows(chains, self.scorer.model.mask_id, self.rng)
+            return {
+                "window": new.rank, "old_window": old, "proposed": new.tokens,
+                "new_lengths": new.lengths, "new_free": resized.free,
+                "new_region": resized.region, "start": resized.start,
+            }  # fmt: skip
+        if isinstance(move, Window):
+            rank = move.window(chains.chain, chains.step, chains.free, self.rng)
+        else:
+            every = torch.arange(len(chains.chain), device=chains.chain.device)
+            rank = _order(move).masked(chains, every, self.rng, block).long() - 1
+        return {
+            "window": rank, "old_window": rank, "proposed": chains.tokens,
+            "new_lengths": chains.lengths, "new_free": chains.free, "new_region": chains.region,
+            "start": torch.full_like(chains.chain, -1),
+        }  # fmt: skip
+
+    def _inside_new(self) -> Bool[Tensor, "chains length"]:
+        return inside(self.buffers.new_lengths, self._width)
+
+    def _last(self) -> Bool[Tensor, " chains"]:
+        """Return which windows have one position left to fill."""
+        return (self.buffers.window >= self.buffers.level[:, None]).sum(1) == 1
 
     def _same(self) -> Bool[Tensor, " chains"]:
         """Return which proposals, where they are filled, are the current tokens."""
-        return (self.buffers.proposed == self.buffers.tokens).all(1)
+        b = self.buffers
+        return (b.start < 0) & (b.proposed == b.tokens).all(1)
+
+    def _last_place(self) -> Bool[Tensor, "chains length"]:
+        """Return what the passes mask that fill last positions: what those of the cache do."""
+        b = self.buffers
+        place = (b.window == b.level[:, None]).int().argmax(1)
+        whole = masked_with(place, self._inside_new(), self._groups)
+        if not self._resizes or self._groups is None:
+            return whole
+        # Groups of positions are others once positions have moved.
+        return torch.where((b.start < 0)[:, None], whole, self._places == place[:, None])
+
+    def _kept_back(self) -> Bool[Tensor, " chains"]:
+        """Return where the old token is read in a pass of the cache: it is the last, alone."""
+        b = self.buffers
+        last = (b.old_window >= b.level[:, None]).sum(1) == 1
+        return last if self._groups is None else last & (b.start < 0)
 
     def _ask(self, chosen: Bool[Tensor, " chains"]) -> None:
-        """Wait for the passes that fill the next position.
+        """Wait for the passes that fill the next positions.
 
-        One given the new tokens and, if they differ, one given the old ones. The pass that masks
-        one position of the old tokens is in the chain's cache.
+        One given the new tokens and, where they differ, one given the old ones. The pass that masks
+        the last position of the old tokens is in the chain's cache.
         """
         b = self.buffers
-        _, last = self._next()
         same = self._same()
-        wanted = torch.stack([~(same & last), ~same & ~last], dim=1)
-        fills = b.slot_pending[:-1, self._width :]
-        fills.copy_(torch.where(chosen[:, None], wanted, fills))
+        fills = (b.window == b.level[:, None]).any(1) & ~(same & self._last())
+        reads = (b.old_window == b.level[:, None]).any(1) & ~same & ~self._kept_back()
+        pending = b.slot_pending[:-1, -FILLS:]
+        wanted = torch.stack([fills, reads], dim=1)
+        pending.copy_(torch.where(chosen[:, None], wanted, pending))
 
     def _fill(self) -> None:
-        """Draw the next position of windows that have what they wait for."""
+        """Draw the next positions of windows that have what they wait for."""
         b = self.buffers
         ready = (b.stage == FILLING) & ~b.slot_pending[:-1].any(1)
-        rows = self._rows_to_fill(ready)
-        if rows is None:
+        found = self._places_to_fill(ready, b.window == b.level[:, None])
+        if found is None:
             return
-        place, last = self._next()
-        same = self._same()
-        own = b.hidden[self._rows, place]
-        forward = torch.where((same & last)[:, None], own, b.slot_hidden[:-1, -2])
-        backward = torch.where(last[:, None], own, b.slot_hidden[:-1, -1])
-        old, chain = b.tokens[self._rows, place][rows], b.chain[rows]
-        step, at = (b.step + b.epoch_step)[rows], place[rows]
+        filled, row, place = found
+        here = filled[:, None] & (b.window == b.level[:, None])
+        same, last = self._same(), self._last()
+        own = (same & last)[row]
+        hidden = torch.where(own[:, None], b.hidden[row, place], b.slot_hidden[row, place])
+        chain, step = b.chain[row], (b.step + b.epoch_step)[row]
 
         def choose(probabilities: Tensor, part: slice) -> Tensor:
             return self.rng.categorical(
-                probabilities, chain[part], step[part], Purpose.TOKEN, at[part]
+                probabilities, chain[part], step[part], Purpose.TOKEN, place[part]
             )
 
         conditional, scorer = self.kernel.conditional, self.scorer
-        drawn = draw(forward[rows], old, choose, conditional, scorer)
-        back = log_q_of(backward[rows], old, conditional, scorer)
-        reverse = torch.where(same[rows], drawn.log_reverse, back)
-        filled, (token, log_forward, log_reverse, logit, normaliser) = self._spread(
-            ready, rows, drawn.token, drawn.log_forward, reverse, drawn.logit, drawn.log_normaliser
-        )
-        here = filled[:, None] & (self._places == place[:, None])
-        b.proposed.copy_(torch.where(here, token[:, None], b.proposed))
-        b.log_forward += torch.where(filled, log_forward, 0.0)
-        b.log_reverse += torch.where(filled, log_reverse, 0.0)
+        if len(row):
+            drawn = draw(hidden, b.tokens[row, place], choose, conditional, scorer)
+            token, forward, reverse, logit, normaliser = self._spread(
+                here, row, place, drawn.token, drawn.log_forward, drawn.log_reverse, drawn.logit,
+                drawn.log_normaliser,
+            )  # fmt: skip
+            b.log_forward += torch.where(here, forward, 0.0).sum(1)
+            b.log_reverse += torch.where(here & same[:, None], reverse, 0.0).sum(1)
+            b.slot_logit[:-1, :-1] = torch.where(here, logit, b.slot_logit[:-1, :-1])
+            b.slot_normaliser[:-1, :-1] = torch.where(here, normaliser, b.slot_normaliser[:-1, :-1])
+        if self._reads_back:
+            self._read_back(filled & ~same)
+        if len(row):
+            b.proposed.copy_(torch.where(here, token, b.proposed))
+        # The last pass masks what one of the proposal's energy does: it is one of these.
+        passed = (here.any(1) & last & ~same)[:, None] & self._last_place()
+        if self._groups is not None:
+            passed &= (b.start < 0)[:, None]
+        b.missing &= ~passed
         b.level += filled
-        # The last pass masks one position of the proposal alone: it is one of its energy.
-        passed = filled & last & ~same
-        self._put_known(passed, place, forward, logit, normaliser)
-        self._ask(filled & ~last)
-        self._begin_tests(filled & last, passed[:, None] & (self._places == place[:, None]))
+        most = torch.maximum(b.window.amax(1), b.old_window.amax(1))
+        self._ask(filled & (b.level <= most))
+        self._begin_tests(filled & (b.level > most))
 
-    def _put_known(
-        self,
-        chosen: Bool[Tensor, " chains"],
-        place: Int[Tensor, " chains"],
-        hidden: Float[Tensor, "chains hidden"],
-        logit: Float[Tensor, " chains"],
-        normaliser: Float[Tensor, " chains"],
-    ) -> None:
-        """Note a pass of the chosen proposals that needs not be run."""
+    def _read_back(self, chosen: Bool[Tensor, " chains"]) -> None:
+        """Add log q of the next old token where the new ones differ, as the reverse draws it."""
         b = self.buffers
-        row = torch.where(chosen, self._rows, len(self._rows))
-        b.slot_hidden[row, place] = hidden
-        b.slot_logit[row, place] = logit
-        b.slot_normaliser[row, place] = normaliser
+        at = b.old_window == b.level[:, None]
+        read = chosen & at.any(1)
+        rows = self._rows_to_read(read)
+        if rows is None:
+            return
+        place = at.int().argmax(1)[rows]
+        kept, own = self._kept_back()[rows], b.hidden[rows, place]
+        hidden = torch.where(kept[:, None], own, b.slot_hidden[rows, -1])
+        conditional, scorer = self.kernel.conditional, self.scorer
+        found = log_q_of(hidden, b.tokens[rows, place], conditional, scorer)
+        b.log_reverse += torch.where(read, self._spread_rows(rows, found), 0.0)
 
-    def _begin_tests(
-        self, ended: Bool[Tensor, " chains"], passed: Bool[Tensor, "chains length"]
-    ) -> None:
+    def _begin_tests(self, ended: Bool[Tensor, " chains"]) -> None:
         """Begin the tests of windows that are filled, or end their steps if none is needed."""
         b = self.buffers
-        changed = b.proposed != b.tokens
-        # Where one token changed, the pass that masks it is the same before and after.
-        single = changed.sum(1) == 1
-        place = changed.int().argmax(1)
-        at = (self._rows, place)
-        logit = self.scorer.model.logit_of(b.hidden[at], b.proposed[at]).double()
-        self.scorer.track_nan(logit, ended & single)
-        self._put_known(ended & single, place, b.hidden[at], logit, b.log_normaliser[at])
-        missing = self._inside & ~(changed & single[:, None]) & ~passed
-        b.missing.copy_(torch.where(ended[:, None], missing, b.missing))
+        changed = self._changed(self._rows)
+        # Where one pass masks all changes, it is the same before and after.
+        still = unseen(changed, self._groups) & (b.new_lengths == b.lengths)[:, None]
+        place = (still & changed).int().topk(self._alike, dim=1).indices
+        row = self._rows[:, None].expand_as(place)
+        token = b.proposed[row, place]
+        known = (still & changed)[row, place] & ended[:, None]
+        token = torch.where(known, token, 0).flatten()
+        hidden = b.hidden[row, place].flatten(0, 1)
+        logit = self.scorer.model.logit_of(hidden, token).double().view(place.shape)
+        self.scorer.track_nan(logit, known)
+        own = b.logit.scatter(1, place, torch.where(known, logit, b.logit[row, place]))
+        here = ended[:, None] & still
+        b.slot_logit[:-1, :-1] = torch.where(here, own, b.slot_logit[:-1, :-1])
+        b.slot_normaliser[:-1, :-1] = torch.where(
+            here, b.log_normaliser, b.slot_normaliser[:-1, :-1]
+        )
+        b.still.copy_(torch.where(ended[:, None], still, b.still))
+        b.missing &= ~here
         # Where the reverse is impossible the move is rejected whatever its energy.
-        novel, possible = changed.any(1), b.log_reverse > -torch.inf
+        novel, possible = (b.proposed != b.tokens).any(1), b.log_reverse > -torch.inf
         tested = ended & novel & possible
         b.stage.masked_fill_(tested, 0)
-        self._want(tested, self._near(0, changed))
+        self._want(tested, 0)
         self._end_step(ended & ~tested, accepted=ended & ~novel, novel=novel)
 
-    def _near(
-        self, number: int, changed: Bool[Tensor, "chains length"]
-    ) -> Bool[Tensor, "chains length"]:
-        """Return the positions that stage `number` knows."""
-        return near_all(changed, self.buffers.lengths, self.stages[number].nearest)
+    # Tests.
 
-    def _want(self, chosen: Tensor, needed: Bool[Tensor, "chains length"]) -> None:
-        """Wait for the passes that a test needs and nobody has run."""
+    def _changed(self, rows: Int[Tensor, " n"]) -> Bool[Tensor, "n length"]:
+        """Return where tokens are others or, where the length may change, the new windows."""
         b = self.buffers
-        pending = b.slot_pending[:-1, : self._width]
-        pending.copy_(torch.where(chosen[:, None], needed & b.missing, pending))
+        changed = b.proposed[rows] != b.tokens[rows]
+        if not self._resizes:
+            return changed
+        return torch.where((b.start[rows] < 0)[:, None], changed, b.window[rows] >= 0)
 
-    # Passes.
+    def _near(self, number: int, rows: Int[Tensor, " n"]) -> Bool[Tensor, "n length"]:
+        """Return the positions that a stage knows."""
+        b, count = self.buffers, self.stages[number].nearest
+        lengths, start = b.new_lengths[rows], b.start[rows]
+        near = near_all(b.proposed[rows] != b.tokens[rows], lengths, count)
+        if self._groups is not None:
+            # The groups that hold one of them are known as a whole.
+            near = self._whole(near) & inside(lengths, self._width)
+        if not self._resizes:
+            return near
+        size = (b.window[rows] >= 0).sum(1)
+        window = near_window(start, size, lengths, self._width, count)
+        return torch.where((start < 0)[:, None], near, window)
 
-    def _queries(
-        self, row: Int[Tensor, " passes"], column: Int[Tensor, " passes"]
-    ) -> tuple[Int[Tensor, "passes length"], Int[Tensor, " passes"]]:
-        """Return tokens and places; passes that fill mask the rest of the window, too."""
+    def _whole(self, marked: Bool[Tensor, "n length"]) -> Bool[Tensor, "n length"]:
+        """Mark the positions whose passes mask a marked one."""
+        return positions_of(groups_with(marked, self._groups), self._width)
+
+    def _want(self, chosen: Tensor, number: int) -> None:
+        """Wait for the passes that a stage is the first to need, and nobody has run."""
+        b, nearest = self.buffers, [stage.nearest for stage in self.stages]
+        pending = b.slot_pending[:-1, :-FILLS]
+        needed = torch.zeros_like(b.missing)
+        if nearest[number] != 0 and (not number or nearest[number] != nearest[number - 1]):
+            needed = self._whole(self._near(number, self._rows)) & b.missing
+            if number and nearest[number - 1] != 0:
+                needed &= ~self._whole(self._near(number - 1, self._rows))
+        wanted = groups_with(needed, self._groups)
+        pending.copy_(torch.where(chosen[:, None], wanted, pending))
+        calls = b.counts[:, len(COUNTS) :]
+        for part, _, _ in self.plan.new_evaluations(number):
+            if part < calls.shape[1]:
+                calls[:, part] += chosen
+
+    def _queries(self, slot: Int[Tensor, " passes"], column: Int[Tensor, " passes"]) -> Asked:
+        """Return what passes ask; those that fill mask the rest of the window, too."""
+        b, count = self.buffers, self.buffers.slot_pending.shape[1] - FILLS
+        fills, back = (column == count)[:, None], column == count + 1
+        lengths = torch.where(back, b.lengths[slot], b.new_lengths[slot])
+        held, level = inside(lengths, self._width), b.level[slot][:, None]
+        rank = torch.where(back[:, None], b.old_window[slot], b.window[slot])
+        group = masked_with(column, held, self._groups)
+        last = fills & self._last()[slot][:, None]
+        group = torch.where(last, self._last_place()[slot], group)
+        filling = (fills | back[:, None]) & ~last
+        masked = torch.where(filling, rank >= level, group)
+        wanted = torch.where(filling, rank == level, group)
+        tokens = torch.where(back[:, None], b.tokens[slot], b.proposed[slot])
+        # What is filled is not known yet; the rest of its group is.
+        scored = wanted & ~filling & ~(last & (rank == level))
+        return Asked(
+            tokens.masked_fill(masked, self.scorer.model.mask_id), lengths, wanted, tokens, scored,
+            back,
+        )  # fmt: skip
+
+    def _pass(self) -> None:
         b = self.buffers
-        fills, given_old = column >= self._width, column == self._width + FILLS - 1
-        place = torch.where(fills, self._next()[0][row], column)
-        tokens = torch.where(given_old[:, None], b.tokens[row], b.proposed[row])
-        rest = (b.window[row] >= b.level[row][:, None]) & (self._places != place[:, None])
-        return tokens.masked_fill(fills[:, None] & rest, self.scorer.model.mask_id), place
-
-    # Decisions.
+        slot, column = b.slot_pending[:-1].nonzero(as_tuple=True)
+        if not len(slot):
+            return
+        asked = self._queries(slot, column)
+        hidden = self.scorer.hidden(
+            Queries(asked.tokens, asked.lengths, asked.wanted, b.source[slot])
+        )
+        query, place = asked.wanted.nonzero(as_tuple=True)
+        b.slot_hidden[slot[query], torch.where(asked.back[query], self._width, place)] = hidden
+        scored = asked.scored[query, place].nonzero().flatten()
+        if len(scored):
+            query, place = query[scored], place[scored]
+            tokens, normaliser = asked.current[query, place], self.masked.needs_normaliser
+            found = self.scorer.scores(hidden[scored], tokens, normaliser)
+            b.slot_logit[slot[query], place], b.slot_normaliser[slot[query], place] = found
+        b.slot_pending[slot, column] = torch.zeros_like(slot, dtype=torch.bool)
+        self._count_passes(slot, torch.ones_like(slot))
 
     def _decide(self) -> None:
         """Test every proposal that has what its stage needs."""
@@ -229,37 +452,70 @@ class WindowRounds(Rounds):
         last = b.stage == len(self.stages) - 1
         further = passed & ~last
         b.stage += further
-        changed = b.proposed != b.tokens
         for number in range(1, len(self.stages)):
-            needed = self._near(number, changed) & ~self._near(number - 1, changed)
-            self._want(further & (b.stage == number), needed)
+            self._want(further & (b.stage == number), number)
         self._move(passed & last)
         self._end_step(busy & ~further, accepted=passed & last, novel=busy)
 
     def _ratios(self, rows: Int[Tensor, " n"]) -> Float[Tensor, "n stages"]:
         """Return what the tests compare with; meaningless where passes are missing."""
-        b, masked, width = self.buffers, self.masked, self._width
-        changed, lengths = b.proposed[rows] != b.tokens[rows], b.lengths[rows]
-        new = masked.of_scores(b.slot_logit[rows, :width], b.slot_normaliser[rows, :width])
-        falls = masked.of_scores(b.logit[rows], b.log_normaliser[rows]) - new
-        given = b.log_forward[rows], b.log_reverse[rows], self._temperature()[rows]
-        nears = (near_all(changed, lengths, stage.nearest) for stage in self.stages)
-        sums = [torch.where(near, falls, 0.0).sum(1) for near in nears]
-        return torch.stack([log_ratio(fall, *given) for fall in sums], dim=1)
+        b, masked = self.buffers, self.masked
+        old = masked.of_scores(b.logit[rows], b.log_normaliser[rows])
+        new = masked.of_scores(b.slot_logit[rows, :-1], b.slot_normaliser[rows, :-1])
+        gone, alone = torch.zeros_like(old[:, 0]), torch.ones_like(rows, dtype=torch.bool)
+        if self._resizes:
+            before, gone, alone = self._shifted(rows, old)
+        else:
+            before = old
+        falls, given = before - new, (b.log_forward[rows], b.log_reverse[rows])
+        values = [self._values(rows, lengths[rows]) for lengths in (b.lengths, b.new_lengths)]
+        ratios = []
+        for number, stage in enumerate(self.stages):
+            known = self._near(number, rows)
+            if stage.nearest == 0:
+                known = known & ~b.missing[rows]
+            fall = torch.where(known, falls, 0.0).sum(1) + gone
+            if stage.nearest == 0:
+                fall = torch.where(alone, fall, 0.0)
+            fall = fall + self.plan.other_drop(stage, *values)
+            ratios.append(log_ratio(fall, *given, self._temperature()[rows]))
+        return torch.stack(ratios, dim=1)
+
+    def _shifted(
+        self, rows: Int[Tensor, " n"], terms: Float[Tensor, "n length"]
+    ) -> tuple[Float[Tensor, "n length"], Float[Tensor, " n"], Bool[Tensor, " n"]]:
+        """Return the old terms where positions are now, and those that are gone, summed up.
+
+        Also, whether a test without passes may know what has changed: a window of several positions
+        that gives way to one of another size is known one way only.
+        """
+        b = self.buffers
+        start, resized = b.start[rows], b.start[rows] >= 0
+        removed = (b.old_window[rows] >= 0) & resized[:, None]
+        new, old = (b.window[rows] >= 0).sum(1), removed.sum(1)
+        after = self._places >= (start + new)[:, None]
+        shift = torch.where(after & resized[:, None], (old - new)[:, None], 0)
+        within = inside(b.new_lengths[rows], self._width)
+        fresh = resized[:, None] & (b.window[rows] >= 0)
+        before = terms.gather(1, (self._places + shift).clamp(0, self._width - 1))
+        before = torch.where(within & ~fresh, before, 0.0)
+        gone = torch.where(removed, terms, 0.0).sum(1)
+        single = (torch.maximum(new, old) <= 1) & (self._groups is None)
+        return before, gone, single | ~resized
 
     def _move(self, taken: Bool[Tensor, " chains"]) -> None:
         """Put accepted proposals, with what the passes said of them, in the place of the old."""
-        b, width = self.buffers, self._width
+        b = self.buffers
         rows = self._rows_of(taken)
         if rows is None:
             return
-        self._put_vectors(taken[:, None] & self._inside, self._rows)
-        for buffer, value in (
-            (b.tokens, b.proposed[rows]),
-            (b.logit, b.slot_logit[rows, :width]),
-            (b.log_normaliser, b.slot_normaliser[rows, :width]),
-        ):
-            self._put_rows(taken, rows, buffer, value)
+        self._put_vectors(taken[:, None] & self._inside_new() & ~b.still, self._rows)
+        new = [(b.tokens, b.proposed), (b.logit, b.slot_logit[:, :-1]),
+               (b.log_normaliser, b.slot_normaliser[:, :-1])]  # fmt: skip
+        if self._resizes:
+            new += [(b.lengths, b.new_lengths), (b.free, b.new_free), (b.region, b.new_region)]
+        for buffer, value in new:
+            self._put_rows(taken, rows, buffer, value[rows])
 
     def _end_step(self, ended: Tensor, accepted: Tensor, novel: Tensor) -> None:
         """Count the steps of chains whose proposals are decided, and make them idle."""
@@ -269,17 +525,67 @@ class WindowRounds(Rounds):
             steps=ended, accepted=accepted, novel=accepted & novel, proposed_novel=ended & novel,
             irreversible=stuck,
         )  # fmt: skip
-        b.rejected |= (ended & ~accepted)[:, None] & (b.window >= 0)
+        b.rejected |= (ended & ~accepted)[:, None] & (b.old_window >= 0)
         b.epoch_step += ended
         b.stage.masked_fill_(ended, IDLE)
 
     # Where rows are gathered; a GPU does these without asking which rows there are.
 
-    def _rows_to_fill(self, ready: Bool[Tensor, " chains"]) -> Int[Tensor, " n"] | None:
-        return self._rows_of(ready)
+    def _places_to_fill(
+        self, ready: Bool[Tensor, " chains"], at: Bool[Tensor, "chains length"]
+    ) -> tuple[Bool[Tensor, " chains"], Tensor, Tensor] | None:
+        """Return the windows that are filled now, and where: rows and positions."""
+        if not bool(ready.any()):
+            return None
+        row, place = (ready[:, None] & at).nonzero(as_tuple=True)
+        return ready, row, place
 
     def _spread(
-        self, ready: Bool[Tensor, " chains"], rows: Tensor, *values: Tensor
-    ) -> tuple[Bool[Tensor, " chains"], list[Tensor]]:
-        """Return which chains were filled, and values of them in an entry for each chain."""
-        return ready, [v.new_zeros(len(ready)).index_copy(0, rows, v) for v in values]
+        self, here: Bool[Tensor, "chains length"], row: Tensor, place: Tensor, *values: Tensor
+    ) -> list[Tensor]:
+        """Return values of the places that are filled in an entry for each position."""
+        return [one.new_zeros(here.shape).index_put((row, place), one) for one in values]
+
+    def _rows_to_read(self, read: Bool[Tensor, " chains"]) -> Int[Tensor, " n"] | None:
+        return self._rows_of(read)
+
+    def _spread_rows(self, rows: Int[Tensor, " n"], values: Tensor) -> Float[Tensor, " chains"]:
+        """Return values of some chains in an entry for each chain."""
+        return values.new_zeros(len(self._rows)).index_copy(0, rows, values)
+
+
+def _move_of(kernel: Kernel) -> Move:
+    assert isinstance(kernel, Metropolis)
+    return kernel.move
+
+
+def _order(move: Move) -> Sweep:
+    assert isinstance(move, Site)
+    assert isinstance(move.positions, Sweep)
+    return move.positions
+
+
+def _block(kernel: Kernel) -> int:
+    """Return the size of a kernel's blocks; 1 if it has none."""
+    positions = getattr(getattr(kernel, "move", None), "positions", None)
+    return positions.block if isinstance(positions, Sweep) else 1
+
+
+def values_by_length(
+    energy: Energy, model: MaskedModel, chains: Chains
+) -> Float[Tensor, "chains lengths parts"]:
+    """Return the parts of an energy that depend on lengths alone, for every length of the chains.
+
+    The columns are those of `AcceptanceStages`; the masked passes have none.
+    """
+    count, width = chains.tokens.shape
+    values = torch.zeros((count, width + 1, len(energy.parts)), dtype=torch.float64)
+    values = values.to(chains.tokens.device)
+    for column, (_, part) in enumerate(energy.parts):
+        if isinstance(part, MaskedEnergy):
+            continue
+        for length in range(1, width + 1):
+            lengths = torch.full_like(chains.lengths, length)
+            sequences = Sequences(chains.tokens, lengths, source=chains.source)
+            values[:, length, column] = evaluated(part, model, sequences)
+    return values

@@ -61,9 +61,21 @@ def pack_masked(
     """Mask any places of each sequence and concatenate them; `query` is in row-major order."""
     total = int(lengths.sum()) + len(tokens) * frame.size
     content = tokens.masked_fill(masked, frame.mask_id)
-    packed = pack_passes(content, lengths, torch.full_like(lengths, _NOWHERE), frame, total)
-    row, place = masked.nonzero(as_tuple=True)
-    return replace(packed, query=packed.starts.long()[row] + len(frame.before) + place)
+    return pack_queries(content, lengths, *masked.nonzero(as_tuple=True), frame, total)
+
+
+def pack_queries(
+    tokens: Int[Tensor, "passes length"],
+    lengths: Int[Tensor, " passes"],
+    row: Int[Tensor, " queries"],
+    place: Int[Tensor, " queries"],
+    frame: Frame,
+    total: int,
+) -> PackedPasses:
+    """Concatenate sequences that are masked already, as `pack_passes`; any places may be asked."""
+    packed = pack_passes(tokens, lengths, torch.full_like(lengths, _NOWHERE), frame, total)
+    query = packed.starts.long()[row] + len(frame.before) + place
+    return replace(packed, query=query.clamp(0, total - 1))
 
 
 def pack_passes(
@@ -323,9 +335,13 @@ class PackedModel(MaskedModel):
         passes: PackedPasses,
         longest: int,
         source: Int[Tensor, " passes"] | None = None,
-    ) -> Float[Tensor, "passes hidden"]:
-        """Return the vector at the mask of each packed pass, without device synchronisation."""
-        return self._encoded(passes, Packed(passes.starts, longest), source)
+        several: bool = False,
+    ) -> Float[Tensor, "queries hidden"]:
+        """Return the vector at the mask of each packed pass, without device synchronisation.
+
+        With `several` a pass may be asked about any number of places.
+        """
+        return self._encoded(passes, Packed(passes.starts, longest), source, several)
 
     def _layout(self, passes: PackedPasses, lengths: Tensor, width: int) -> TokenLayout:
         full = width + self.frame.size

@@ -91,19 +91,27 @@ class Sweep(Positions):
         """Return the blocks needed to visit every free position once."""
         return (chains.visits + self.block - 1) // self.block
 
-    def masked(self, chains: Chains, rows: Int[Tensor, " n"], rng: Rng) -> Bool[Tensor, "n length"]:
-        """Return one block.
+    def masked(
+        self,
+        chains: Chains,
+        rows: Int[Tensor, " n"],
+        rng: Rng,
+        block: Int[Tensor, " n"] | None = None,
+    ) -> Bool[Tensor, "n length"]:
+        """Return one block, of these sizes if they are given.
 
         Where lengths may change, positions come and go within an epoch, and every block is drawn
         anew.
         """
+        size = torch.full_like(rows, self.block) if block is None else block
         if chains.resizable:
             chain, step, free = chains.chain[rows], chains.step[rows], chains.free[rows]
-            return random_rank(chain, step, free, rng, Purpose.POSITION) < self.block
+            return random_rank(chain, step, free, rng, Purpose.POSITION) < size[:, None]
         # A population may make more moves at a point than there are blocks.
-        number = chains.epoch_step[rows] % self.steps(chains)[rows].clamp(min=1)
-        rank, number = chains.rank[rows], number[:, None]
-        return (rank >= number * self.block) & (rank < (number + 1) * self.block)
+        steps = (chains.visits[rows] + size - 1) // size
+        first = chains.epoch_step[rows] % steps.clamp(min=1) * size
+        rank, first = chains.rank[rows], first[:, None]
+        return (rank >= first) & (rank < first + size[:, None])
 
     def at(self, epoch: int, block: int | None) -> Sweep:
         """Take the schedule's block."""

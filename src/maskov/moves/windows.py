@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 
@@ -46,7 +47,7 @@ WINDOWS = ((1, 2), (2, 3), (1, 3))
 class Window(Move):
     """A move whose step fills a `window` of each chain, position by position.
 
-    A GPU may do so in rounds (`maskov.execution.window_rounds`) unless `propose` is overridden.
+    A GPU may do so in rounds (`maskov.execution.rounds`) unless `propose` is overridden.
     """
 
     keeps_constraints = True
@@ -155,44 +156,43 @@ class Resize(Move):
         self, chains: Chains, rows: Int[Tensor, " n"], scorer: Scorer, rng: Rng
     ) -> Proposal:
         """Draw a window and its new size for each chain, and fill it."""
-        if not chains.resizable:
-            raise InputError("the lengths of these chains are fixed: no window can be resized.")
-        rank, new, resized = self._windows(chains, rows, scorer.model.mask_id, rng)
+        rank, new, resized = self.windows(chains.rows(rows), scorer.model.mask_id, rng)
         return Filling(self.conditional, chains, rows, rank, scorer, rng, new, resized).proposal()
 
-    def _windows(
-        self, chains: Chains, rows: Int[Tensor, " n"], mask_id: int, rng: Rng
+    def windows(
+        self, chains: Chains, mask_id: int, rng: Rng
     ) -> tuple[Int[Tensor, "n length"], Windows, Resized]:
-        """Draw windows without looking at the tokens.
+        """Draw a window for every chain without looking at the tokens.
 
         Return the order of filling the old ones, the sequences with the new ones masked, and what
-        becomes of the others. Windows are empty where the move stays where it is.
+        becomes of the others. Windows are empty where the move stays where it is. Nothing waits for
+        the device.
         """
-        chain, step = chains.chain[rows], chains.step[rows]
-        device, width = rows.device, chains.tokens.shape[1]
+        if not chains.resizable:
+            raise InputError("the lengths of these chains are fixed: no window can be resized.")
+        chain, step = chains.chain, chains.step
+        device, (count, width) = chain.device, chains.tokens.shape
 
         def uniform(index: int) -> Float[Tensor, " n"]:
             return rng.uniform(chain, step, Purpose.POSITION, torch.full_like(chain, index))
 
         # Which way is part of the proposal: its probability is the same both ways.
-        ways = [pair for less, more in self.pairs for pair in ((less, more), (more, less))]
-        evenly = torch.full((len(rows), len(ways)), 1 / len(ways), dtype=torch.float64)
-        way = rng.categorical(
-            evenly.to(device), chain, step, Purpose.POSITION, torch.full_like(chain, _PAIR)
-        )
-        old, new = torch.tensor(ways, device=device)[way].unbind(1)
+        ways = _ways(self.pairs, device)
+        evenly = torch.full((count, len(ways)), 1 / len(ways), dtype=torch.float64, device=device)
+        way = rng.categorical(evenly, chain, step, Purpose.POSITION, torch.full_like(chain, _PAIR))
+        old, new = ways[way].unbind(1)
         regions = chains.bounds.shape[1]
         chosen = (uniform(_REGION) * regions).long()
-        region = chains.region[rows]
-        mine = region == chosen[:, None]
+        mine = chains.region == chosen[:, None]
         held = mine.sum(1)
-        least, most = chains.bounds[rows, chosen].unbind(1)
+        bounds = chains.bounds.gather(1, chosen[:, None, None].expand(-1, -1, 2))
+        least, most = bounds[:, 0].unbind(1)
         fits = (old <= held) & (held - old + new >= least) & (held - old + new <= most)
         old, new = old * fits, new * fits
         first = mine.int().argmax(1)
         start = first + (uniform(_WINDOW) * (held - old + 1)).long()
-        position = torch.arange(width, device=device).expand(len(rows), width)
-        lengths = chains.lengths[rows] - old + new
+        position = torch.arange(width, device=device).expand(count, width)
+        lengths = chains.lengths - old + new
         # Tokens after the window move by the difference of the sizes.
         after = position >= (start + new)[:, None]
         window = (position >= start[:, None]) & ~after
@@ -201,7 +201,7 @@ class Resize(Move):
         back = origin.clamp(min=0)
 
         def moved(values: Tensor, otherwise: Tensor | int | bool) -> Tensor:
-            return torch.where(origin >= 0, values[rows].gather(1, back), otherwise)
+            return torch.where(origin >= 0, values.gather(1, back), otherwise)
 
         resized = Resized(
             free=moved(chains.free, False) | window,
@@ -221,16 +221,23 @@ class Resize(Move):
         return f"{self.conditional}, windows of {pairs}"
 
 
+@lru_cache
+def _ways(pairs: tuple[tuple[int, int], ...], device: torch.device) -> Int[Tensor, "ways 2"]:
+    """Return the pairs of sizes both ways; kept, since a device waits for what it is sent."""
+    ways = [pair for less, more in pairs for pair in ((less, more), (more, less))]
+    return torch.tensor(ways, device=device)
+
+
 def _ranks(
     start: Int[Tensor, " n"], size: Int[Tensor, " n"], keys: list[list[Tensor]], width: int
 ) -> Int[Tensor, "n length"]:
     """Return the order of filling windows; it depends on the size alone, so both ways agree."""
     rank = torch.full((len(start), width), -1, device=start.device)
+    offset = torch.arange(width, device=start.device) - start[:, None]
     for held, columns in enumerate(keys):
         if not held:
             continue
         order = torch.stack(columns, dim=1).argsort(dim=1, stable=True).argsort(dim=1)
-        row = (size == held).nonzero().flatten()
-        place = start[row, None] + torch.arange(held, device=start.device)
-        rank[row[:, None], place] = order[row]
+        inside = (size == held)[:, None] & (offset >= 0) & (offset < held)
+        rank = torch.where(inside, order.gather(1, offset.clamp(0, held - 1)), rank)
     return rank

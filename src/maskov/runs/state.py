@@ -30,7 +30,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load as from_bytes, save as to_bytes
 
 from maskov.config import Manifest
-from maskov.execution.buffers import AHEAD, COUNTS, ENERGIES, SiteBuffers, WindowBuffers
+from maskov.execution.buffers import AHEAD, COUNTS, ENERGIES, FILLS, SiteBuffers, WindowBuffers
 from maskov.runs.files import open_regular, write_atomically
 from maskov.types import Chains, PartValues, PassCache, Tensor, Traces
 
@@ -288,7 +288,7 @@ class GroupShape:
 
     `slots` are the most that a chain may have; `vector` returns one that the model keeps of a
     masked position, of which only the width and the kind matter. `particles` are the chains of a
-    population. Asynchronous chains fill `windows` or have single sites.
+    population. With `windows`, chains may fill these in rounds.
     """
 
     fresh: GroupState
@@ -327,11 +327,19 @@ class GroupShape:
         return state.with_chains(chains, buffers=self._buffers(chains, sizes))
 
     def _buffers(self, chains: Chains, sizes: Sizes) -> dict[str, Tensor]:
-        if self.windows:
-            return WindowBuffers.of(chains, chains.step, 0, AHEAD).tensors()
         if "buffers.tokens" not in sizes:
             return {}
         rows, length = chains.tokens.shape
+        if "buffers.window" in sizes:
+            passes = sizes["buffers.slot_pending"][1][-1] - FILLS
+            parts = sizes["buffers.values"][1][-1]
+            if not (self.windows and 1 <= passes <= length and 1 <= parts <= _MOST_STAGES):
+                raise ValueError("more passes or parts of an energy than a chain has")
+            values = torch.empty((rows, length + 1, parts), dtype=torch.float64, device="meta")
+            experts = self.fresh.counts.shape[1] - len(COUNTS)
+            return WindowBuffers.of(
+                chains, chains.step, 0, AHEAD, passes, values, experts
+            ).tensors()
         slots = (sizes["buffers.slot_place"][1][0] - 1) // rows
         stages = sizes["buffers.draw_accept"][1][-1]
         if not (1 <= slots <= min(self.slots, length) and 1 <= stages <= _MOST_STAGES):
@@ -348,12 +356,18 @@ class GroupShape:
         sized = fresh.rows(chains.ancestor) if descends else fresh
         lengths = () if fresh.resizable else _FIXED_LENGTH
         buffered = [name for name in (*_FIXED, *lengths) if name in state.buffers]
+        held = {
+            name: state.buffers[name]
+            for name in ("tokens", *_FIXED_LENGTH)
+            if name in state.buffers
+        }
         return (
             0 <= state.epoch <= self.epochs
             and 1 <= state.budget <= self.fresh.budget
             and all(torch.equal(getattr(chains, name), getattr(fresh, name)) for name in _FIXED)
             and all(torch.equal(getattr(chains, name), getattr(sized, name)) for name in lengths)
             and (not fresh.resizable or _sizes_fit(chains))
+            and (not fresh.resizable or _sizes_fit(replace(chains, **held)))
             and _frozen(chains) == _frozen(fresh)
             and torch.equal(_outside(chains), _outside(sized))
             and all(torch.equal(state.buffers[name], getattr(fresh, name)) for name in buffered)

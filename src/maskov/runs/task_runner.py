@@ -9,18 +9,20 @@ from dataclasses import replace
 import torch
 
 from maskov.config import Manifest, PrecisionCheck
-from maskov.energies import Norm, Raw
+from maskov.energies import Energy, Norm, Raw
+from maskov.energies.base import MaskedEnergy, evaluated
 from maskov.energies.stages import AcceptanceStages
 from maskov.errors import Interrupted, MaskovError
 from maskov.execution.buffers import AHEAD, COUNTS, Buffers, SiteBuffers, WindowBuffers
 from maskov.execution.recorded import rounds_of, sampler_for
 from maskov.execution.recorded_gibbs import RecordedGibbs, records_gibbs
 from maskov.execution.rounds import Rounds
-from maskov.execution.window_rounds import WindowRounds
+from maskov.execution.window_rounds import WindowRounds, values_by_length
 from maskov.kernels import Gibbs, Kernel, Metropolis, Population
-from maskov.kernels.base import ended, energies_of, epoch, kernel_at
+from maskov.kernels.base import ended, energies_of, epoch, kernel_at, with_leaves
 from maskov.models.base import MaskedModel
 from maskov.models.scorer import Scorer, refuse_out_of_memory
+from maskov.moves import Site
 from maskov.random import CounterRng, Rng
 from maskov.runs.coordinator import Task, TaskOver, TaskResult
 from maskov.runs.state import (
@@ -109,7 +111,6 @@ class TaskRunner:
         while self.group.epoch < self.schedule.epochs:
             kernel = self._kernel_at(self.group.epoch)
             if self._advances_asynchronously(kernel):
-                assert isinstance(kernel, Metropolis)
                 self._in_rounds(kernel)
             else:
                 self._epoch(kernel)
@@ -169,12 +170,10 @@ class TaskRunner:
         self.group = group.with_chains(chains, counts=counts, rejected=rejected)
 
     def _end_epoch(self, kernel: Kernel) -> None:
-        group, config, chains = self.group, self.manifest.config, self.group.chains
-        kept = group.epoch in kept_epochs(self.manifest)
-        # Passes of groups are another energy's: the traced ones would cost T passes a chain.
+        group, chains = self.group, self.group.chains
         grouped = chains.pass_cache is not None and chains.pass_cache.groups is not None
         free = chains.pass_cache is not None and not grouped
-        if kept or free or (config.execution.trace == "every" and not grouped):
+        if free or self._traces_both(grouped):
             raw, norm = both_energies(chains.sequences, self.scorer)
         else:
             raw = norm = torch.full_like(chains.log_weight, torch.nan)
@@ -195,28 +194,46 @@ class TaskRunner:
         self.group = group.with_chains(ended(chains))
         self._write(row)
 
+    def _traces_both(self, grouped: bool) -> bool:
+        """Whether E_raw and E_norm of the epoch are worth a pass for each position.
+
+        Passes of groups are another energy's: only those of kept sequences are.
+        """
+        if self.group.epoch in kept_epochs(self.manifest):
+            return True
+        return self.manifest.config.execution.trace == "every" and not grouped
+
     def _known(self, kernel: Kernel, chains: Chains) -> tuple[Tensor, Tensor]:
         """Return the energy of an epoch's target and those of its experts, if they are known."""
         energy, known, count = kernel.energy, chains.part_values, len(self.manifest.experts)
         unknown = torch.full_like(chains.log_weight, torch.nan)
-        experts = unknown[:, None].repeat(1, count)
         if energy is None or known is None or known.of is None or not energy.leads(known.of):
-            return unknown, experts
-        # Burn-in may have other experts, or in another order. A prior of lengths that the run found
-        # comes last, and has no trace.
+            return unknown, unknown[:, None].repeat(1, count)
+        whole = known.energy if energy.same_as(known.of) else energy.total(known.values)
+        return whole, self._experts(energy, known.values)
+
+    def _experts(
+        self, energy: Energy, values: Float[Tensor, "n parts"]
+    ) -> Float[Tensor, "n experts"]:
+        """Return the values of the run's experts, by those of the parts of an epoch's energy.
+
+        Burn-in may have other experts, or in another order. A prior of lengths that the run found
+        comes last, and has no trace.
+        """
+        count = len(self.manifest.experts)
+        experts = values.new_full((len(values), count), torch.nan)
         places = list(range(len(energy.parts)))
         others = () if self.kernel.energy is None else self.kernel.energy.others[:count]
         for column, (_, expert) in enumerate(others):
             found = [place for place in places if energy.parts[place][1].is_part(expert)]
             if found:
-                experts[:, column] = known.values[:, found[0]]
+                experts[:, column] = values[:, found[0]]
                 places.remove(found[0])
-        whole = known.energy if energy.same_as(known.of) else energy.total(known.values)
-        return whole, experts
+        return experts
 
     # Chains that advance asynchronously.
 
-    def _in_rounds(self, kernel: Metropolis) -> None:
+    def _in_rounds(self, kernel: Kernel) -> None:
         """Take the group through all epochs that one kernel allows, or until the task is over.
 
         An epoch's results are written as soon as the slowest chain has finished it. A task may end
@@ -240,7 +257,7 @@ class TaskRunner:
                 raise
             slowest = sampler.slowest()
             while self.group.epoch < min(slowest, self._end):
-                self._write(sampler.row(self.group.epoch))
+                self._write(self._completed(kernel, sampler.row(self.group.epoch)))
             if slowest >= self._end:
                 break
             self._limit(sampler)
@@ -252,20 +269,44 @@ class TaskRunner:
         self.group = self.group.with_chains(sampler.state(self.group.chains), buffers={})
         self._end_if_due()
 
+    def _completed(self, kernel: Kernel, row: Row) -> Row:
+        """Return the results of an epoch with what rounds do not know of its sequences."""
+        assert kernel.energy is not None
+        chains, model = self.group.chains, self.scorer.model
+        tokens, lengths = (row[name].to(model.device) for name in ("tokens", "lengths"))
+        sequences = Sequences(tokens, lengths, source=chains.source)
+        if kernel.energy.groups is not None and self._traces_both(True):
+            raw, norm = both_energies(sequences, self.scorer)
+            row["energy"][:, :2] = torch.stack([raw, norm], dim=1).cpu()
+        values = [
+            torch.full_like(chains.log_weight, torch.nan)
+            if isinstance(part, MaskedEnergy)
+            else evaluated(part, model, sequences)
+            for _, part in kernel.energy.parts
+        ]
+        if self.manifest.experts:
+            row["expert_energy"] = self._experts(kernel.energy, torch.stack(values, dim=1))
+        if not chains.resizable:
+            row.pop("sizes", None)
+        return row
+
     def _keep(self, sampler: Rounds) -> None:
         self.group = replace(self.group, buffers=sampler.buffers.tensors())
 
-    def _rounds_of_group(self, kernel: Metropolis) -> Rounds:
+    def _rounds_of_group(self, kernel: Kernel) -> Rounds:
         """Return the rounds of the group as it was left, or from its start."""
-        plan, kept, sampler = kernel.plan, self.group.buffers, self.sampler
+        kept, sampler = self.group.buffers, self.sampler
         windows = rounds_of(kernel) is WindowRounds
         kind = WindowBuffers if windows else SiteBuffers
         buffers = kind(**kept) if kept else self._new_buffers(kernel, windows)
-        same = sampler is not None and _alike(sampler.kernel, kernel) and sampler.plan == plan
+        same = sampler is not None and _alike(sampler.kernel, kernel)
         if sampler is None or not same or not sampler.reload(buffers):
             # A run of a GPU may continue elsewhere, where its windows are not recorded.
-            sampler = (sampler_for(self.scorer.model, kernel) or WindowRounds)(
-                kernel, plan, self.scorer, self.rng, buffers, self._temperatures(),
+            made = sampler_for(self.scorer.model, kernel) or WindowRounds
+            kernels = [self._kernel_at(epoch) for epoch in range(self.schedule.epochs)]
+            self.sampler = None  # what it has recorded makes room
+            sampler = made(
+                kernel, self.scorer, self.rng, buffers, kernels,
                 shortest=self.manifest.shortest, mean=self.manifest.mean,
             )  # fmt: skip
         # What a GPU has recorded serves the next group too.
@@ -278,24 +319,26 @@ class TaskRunner:
         ahead = self.group.epoch + len(sampler.buffers.ring_tokens)
         sampler.limit.fill_(min(self._end, ahead))
 
-    def _new_buffers(self, kernel: Metropolis, windows: bool) -> Buffers:
+    def _new_buffers(self, kernel: Kernel, windows: bool) -> Buffers:
         """Return the buffers of a group between epochs, with the passes of its sequences."""
         chains = kernel.init(self.group.chains, self.scorer)
+        energy, width = kernel.energy, chains.tokens.shape[1]
+        assert energy is not None
         buffers: Buffers
         if windows:
-            buffers = WindowBuffers.of(chains, kernel.steps(chains), self.group.epoch, AHEAD)
+            buffers = WindowBuffers.of(
+                chains, kernel.steps(chains), self.group.epoch, AHEAD,
+                min(energy.groups or width, width),
+                values_by_length(energy, self.scorer.model, chains), len(self.manifest.experts),
+            )  # fmt: skip
         else:
-            slots = min(self.scorer.slots_for(chains), chains.tokens.shape[1])
+            slots = min(self.scorer.slots_for(chains), width)
+            assert isinstance(kernel, Metropolis)
             stages = len(kernel.plan.stages)
             buffers = SiteBuffers.of(chains, stages, self.group.epoch, slots, AHEAD)
         # What the buffers hold need not be kept twice.
         self.group = self.group.with_chains(chains.forget())
         return buffers
-
-    def _temperatures(self) -> Tensor:
-        each = map(self._kernel_at, range(self.schedule.epochs))
-        values = [k.target_temperature if isinstance(k, Metropolis) else 1.0 for k in each]
-        return torch.tensor(values, dtype=torch.float64)
 
     # Results.
 
@@ -327,11 +370,21 @@ def filled(chains: Chains, start: str, kernel: Kernel, scorer: Scorer, rng: Rng)
     return fill(chains, start, kernel.conditional, scorer, rng)
 
 
-def _alike(one: Metropolis, other: Kernel) -> bool:
-    """Whether two kernels differ in nothing but the temperature of their target."""
-    if not isinstance(other, Metropolis):
-        return False
-    return replace(other, target_temperature=one.target_temperature) == one
+def _alike(one: Kernel, other: Kernel) -> bool:
+    """Whether two kernels differ in nothing but the temperature of their target and their blocks.
+
+    Rounds follow these from epoch to epoch.
+    """
+    same = rounds_of(one) is rounds_of(other)
+    return same and with_leaves(one, _settled) == with_leaves(other, _settled)
+
+
+def _settled(kernel: Kernel) -> Kernel:
+    """Return a kernel with the temperature and the block that all have for a comparison."""
+    if not isinstance(kernel, Metropolis):
+        return kernel
+    move = kernel.move.at(0, 1) if isinstance(kernel.move, Site) else kernel.move
+    return replace(kernel, target_temperature=1.0, move=move)
 
 
 def _first_chains(group: GroupState) -> Chains:
