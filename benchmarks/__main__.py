@@ -14,6 +14,7 @@ NAMES = {
     "paper": "the paper's unconditional run",
     "encoder": "the encoder against Hugging Face's",
     "translate": "sentences per second of every translation method",
+    "rounds": "every kind of moves in rounds, a line each",
     "overhead": "workers, Ray, checkpoints, resuming, 100,000 chains, starting the command",
     "versions": "any of the above with two versions of maskov in turn",
     "plot": "figures of results",

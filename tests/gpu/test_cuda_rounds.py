@@ -6,10 +6,22 @@ import torch
 
 import maskov
 from engines import sample
-from maskov import DelayedAcceptance, Metropolis, Norm, Raw, Schedule, Span, resume
-from maskov.errors import Interrupted
+from maskov import (
+    DelayedAcceptance,
+    Metropolis,
+    Mixture,
+    Norm,
+    Raw,
+    Schedule,
+    Span,
+    Sweep,
+    resume,
+)
+from maskov.energies.counting import Length
+from maskov.errors import Interrupted, ModelError
 from maskov.execution.recorded import RecordedSites, RecordedWindows, sampler_for
 from maskov.models import untrained
+from maskov.moves import Resize, Site
 from small import tiny_bert
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
@@ -45,6 +57,37 @@ def test_the_same_chains_as_in_lock_step(energy, sizes, way):
     for name in COUNTS if sizes is None else (*COUNTS, "passes"):
         assert (plain.traces[name] == rounds.traces[name]).all(), name
     assert np.abs(plain.traces["energy_norm"] - rounds.traces["energy_norm"]).max() < 1e-8
+
+
+MOVES = {
+    "groups": (Raw(groups=3), [Span(sizes=(1, 2, 3))], 0),
+    "sites in groups": (Norm(groups=4), [Site()], 0),
+    "blocks": (Norm(), [Site(positions=Sweep(block=2))], 2),
+    "mixed": (Raw(), [Site(), Span()], 2),
+    "resizing": (Norm() + 0.5 * Length(6), [Span(), Resize(), Resize(pairs=((1, 2),))], 2),
+    "mixed in groups": (Raw(groups=2), [Site(positions=Sweep(block=3)), Span(), Resize()], 0),
+}
+
+
+@pytest.mark.parametrize("way", [{}, {"resident": 7}, {"token_budget": 256}], ids=str)
+@pytest.mark.parametrize("name", MOVES)
+def test_every_window_as_in_lock_step(name, way):
+    energy, moves, nearest = MOVES[name]
+    delayed, model = DelayedAcceptance(nearest), _model()
+    parts = tuple(Metropolis(energy, move, delayed=delayed) for move in moves)
+    kernel = parts[0] if len(parts) == 1 else Mixture(parts)
+    assert sampler_for(model, kernel) is RecordedWindows
+    settings = {"schedule": Schedule(epochs=6), "chains": 20, "length": (4, 14), "thin": 2}
+    if Resize in map(type, moves):
+        settings |= {"length_prior": "none"}
+    plain = sample(model, kernel, lock_step=True, **settings)
+    rounds = sample(model, kernel, **settings, **way)
+    assert [one.ids for one in plain.samples] == [one.ids for one in rounds.samples]
+    for trace in (*COUNTS, "passes", "lengths"):
+        assert (plain.traces[trace] == rounds.traces[trace]).all(), trace
+    for trace in ("energy_norm", "energy_target"):
+        same = np.isclose(plain.traces[trace], rounds.traces[trace], 0, 1e-8, equal_nan=True)
+        assert same.all(), trace
 
 
 @pytest.mark.parametrize(("sizes", "nearest"), [
@@ -87,9 +130,27 @@ def test_a_stopped_run_goes_on_to_the_same_bytes(tmp_path, precision, sizes):
         assert trace.tobytes() == run.traces[name].tobytes()
 
 
+def test_no_memory_while_a_round_is_recorded_is_one_sentence(monkeypatch):
+    """The recording is ended, so that another run works afterwards."""
+
+    class Full(RecordedWindows):
+        def _decide(self):
+            if torch.cuda.is_current_stream_capturing():
+                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
+            super()._decide()
+
+    model, kernel = _model(), _kernel(Raw(), (2, 3), 2)
+    settings = {"schedule": Schedule(epochs=3), "chains": 9, "length": (4, 9)}
+    with monkeypatch.context() as patch:
+        patch.setattr("maskov.runs.task_runner.sampler_for", lambda *_: Full)
+        with pytest.raises(ModelError, match="ran out of memory in the middle of a round"):
+            sample(model, kernel, **settings)
+    assert sample(model, kernel, **settings).samples
+
+
 @pytest.mark.parametrize("given", [(Metropolis(Norm()), Schedule(epochs=30)), ()], ids=str)
 def test_cached_passes_stay_those_of_the_tokens(given):
-    """Kept energies are those of a fresh computation, also after a burn-in in lock-step."""
+    """Kept energies are those of a fresh computation, also after a burn-in of groups."""
     run = sample(untrained("cuda"), *given, chains=64 if given else 12, length=(5, 30), thin=4)
     again = maskov.score(untrained("cuda"), [one.text for one in run.samples], Norm())
     for kept, fresh in zip(run.samples, again, strict=True):

@@ -41,6 +41,8 @@ def test_chains_run_in_recorded_rounds():
     model = _on("cuda").given(SOURCES)
     assert sampler_for(model, Metropolis(Raw())) is RecordedSites
     assert sampler_for(model, Metropolis(Raw(), Span())) is RecordedWindows
+    sampled = TranslationMethod("mh", lengths="sampled").kernel()
+    assert sampler_for(model, sampled) is RecordedWindows
 
 
 @pytest.mark.parametrize("norm_first", [True, False])

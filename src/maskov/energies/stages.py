@@ -238,6 +238,8 @@ def near_window(
     The window may be empty. Which others are marked depends on how many stand on either side, so
     that a move that replaces the window by one of another size and its reverse agree on them.
     """
+    if count is None:
+        return inside(lengths, width)
     position = torch.arange(width, device=start.device)
     left, right = position - (start + size)[:, None] + 1, start[:, None] - position
     window, far = (left <= 0) & (right <= 0), 2 * width
@@ -250,6 +252,8 @@ def near_all(
 ) -> Bool[Tensor, "n length"]:
     """Mark the changed positions and the `count` others nearest to any of them (None: all)."""
     width = changed.shape[1]
+    if count is None:
+        return inside(lengths, width)
     position, far = torch.arange(width, device=changed.device).expand(changed.shape), 2 * width
     left = position - position.masked_fill(~changed, -far).cummax(1).values
     right = position.masked_fill(~changed, far).flip(1).cummin(1).values.flip(1) - position
@@ -261,13 +265,11 @@ def _nearest(
     right: Int[Tensor, "n length"],
     window: Bool[Tensor, "n length"],
     lengths: Int[Tensor, " n"],
-    count: int | None,
+    count: int,
 ) -> Bool[Tensor, "n length"]:
     """Mark a window and `count` others, by how far each is from what is on its left and right."""
     width = window.shape[1]
     within = inside(lengths, width)
-    if count is None:
-        return within
     # The window comes first; in a tie the one to the left of it.
     key = torch.minimum(2 * left + 1, 2 * right).masked_fill(~within, 8 * width)
     order = key.masked_fill(window, -1).argsort(dim=1, stable=True)

@@ -9,9 +9,11 @@ choose the next capacity and to see that everything is done.
 from __future__ import annotations
 
 import gc
+import weakref
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
@@ -20,10 +22,10 @@ from typing import Any
 import torch
 
 from maskov.energies.counting import Length, LengthPrior, PredictedLength
-from maskov.execution.buffers import COUNTS, FILLING, Buffers
+from maskov.execution.buffers import COUNTS, Buffers
 from maskov.execution.rounds import Rounds
 from maskov.execution.site_rounds import SiteRounds
-from maskov.execution.window_rounds import WindowRounds
+from maskov.execution.window_rounds import WindowRounds, single_site
 from maskov.kernels import Kernel, Metropolis, Mixture
 from maskov.models.base import MaskedModel
 from maskov.models.packed import PackedModel, pack_queries
@@ -34,7 +36,7 @@ from maskov.types import Bool, Int, Tensor
 _SMALLEST = 1024
 # Capacities are these shares of the largest; the smallest are for the last few chains.
 # Each has to be recorded, which takes tens of milliseconds.
-_SHARES = (1, 4 / 3, 2, 8 / 3, 4, 8, 16, 32, 64, 128)
+_SHARES = (1, 4 / 3, 2, 8 / 3, 4, 16 / 3, 8, 32 / 3, 16, 32, 64, 128)
 # Proposals drawn at once, as multiples of a chain's length.
 _CHAINS_DRAWN = (1, 4, 8, 16, 32, 64, 128)
 # Positions of windows that are filled, or given to the head, at once.
@@ -64,7 +66,6 @@ class Recording(Rounds):
         self._sizes = sorted({min(size, everything) for size in self._head_sizes()})
         self._capacity, self._size = self._capacities[0], self._sizes[0]
         self._recorded: dict[Any, Any] = {}
-        self._pool: Any = None
         # Notes to the host, each with the event that says when it can be read.
         self._posted: deque[tuple[Tensor, Any]] = deque()
         self._expect()
@@ -133,8 +134,7 @@ class Recording(Rounds):
         part()
         if not self.buffers.tokens.is_cuda:
             return
-        self._recorded[key] = graph = recorded(part, self._pool)
-        self._pool = graph.pool()
+        self._recorded[key] = recorded(part)
 
     def _capacity_for(self, tokens: int) -> int:
         """Return the capacity for so many tokens that wait."""
@@ -272,6 +272,11 @@ class RecordedSites(Recording, SiteRounds):
 class RecordedWindows(Recording, WindowRounds):
     """A group of chains on a GPU that fill windows, in rounds that are recorded and replayed."""
 
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        # The most positions that could be filled at once in this round.
+        self._fillable = torch.zeros_like(self.limit)
+
     def _head_sizes(self) -> Iterable[int]:
         # The positions of a block are filled at once.
         most = max(_PLACES_FILLED[0], self.largest_block)
@@ -284,9 +289,8 @@ class RecordedWindows(Recording, WindowRounds):
 
     def _test(self) -> None:
         """Post how much is waiting now, and end the round."""
-        b = self.buffers
-        filling = (b.stage == FILLING)[:, None] & (b.window == b.level[:, None])
-        self._note(torch.maximum(filling.sum(), self._stale().sum()))
+        self._note(torch.maximum(self._fillable, self._stale().sum()))
+        self._fillable.zero_()
         super()._test()
 
     def _most_vectors(self, passes: int) -> int:
@@ -307,6 +311,7 @@ class RecordedWindows(Recording, WindowRounds):
     def _places_to_fill(
         self, ready: Bool[Tensor, " chains"], at: Bool[Tensor, "chains length"]
     ) -> tuple[Bool[Tensor, " chains"], Tensor, Tensor] | None:
+        self._fillable.copy_(torch.maximum(self._fillable, (ready[:, None] & at).sum()))
         # All positions of a window that are filled at once, or none of them.
         fewest = min(self._size, len(ready))
         self._filled = choose_first(ready, at.sum(1).clamp(min=1), self._size, fewest)
@@ -345,27 +350,38 @@ def _recording_stream(device: int) -> torch.cuda.Stream:
     return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
 
-def recorded(part: Callable[[], None], pool: Any) -> Any:
-    """Return a part of a round as a CUDA graph; graphs of one `pool` share their memory.
+# The last graph that was recorded on each device, while somebody has it.
+_LATEST: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
+
+def recorded(part: Callable[[], None]) -> Any:
+    """Return a part of a round as a CUDA graph; all graphs of a device share their memory.
+
+    They are replayed one after the other, and what they leave is in tensors of others.
     `torch.cuda.graph` would also empty the cache of memory, which is slow and not needed here.
     """
-    graph, stream = torch.cuda.CUDAGraph(), _recording_stream(torch.cuda.current_device())
+    device = torch.cuda.current_device()
+    graph, stream, shared = torch.cuda.CUDAGraph(), _recording_stream(device), _LATEST.get(device)
     torch.cuda.synchronize()
     # No graph of an earlier run may be destroyed while this one is recorded.
     collects = gc.isenabled()
     gc.disable()
     try:
         with torch.cuda.stream(stream):
-            graph.capture_begin(*(() if pool is None else (pool,)))
+            graph.capture_begin(*(() if shared is None else (shared.pool(),)))
             try:
                 part()
-            finally:
-                graph.capture_end()
+            except BaseException:
+                # What ends a broken recording may complain, too; the first reason is the right one.
+                with suppress(RuntimeError):
+                    graph.capture_end()
+                raise
+            graph.capture_end()
     finally:
         if collects:
             gc.enable()
     torch.cuda.current_stream().wait_stream(stream)
+    _LATEST[device] = graph
     return graph
 
 
@@ -421,7 +437,7 @@ def rounds_of(kernel: Kernel) -> type[SiteRounds] | type[WindowRounds] | None:
     if move.conditional.constraints or not energy.needs_passes or not others:
         return None
     alone = len(known) == 1 and energy.groups is None and energy.sums_over_passes
-    if alone and single_sites(move):
+    if alone and single_site(move):
         return SiteRounds
     return WindowRounds if all(_fills_windows(part.move) for part in known) else None
 
@@ -437,11 +453,6 @@ def _fills_windows(move: Move) -> bool:
     if isinstance(move, Window):
         return type(move).propose is Window.propose
     return type(move) is Resize or (type(move) is Site and type(move.positions) is Sweep)
-
-
-def single_sites(move: Move) -> bool:
-    """Whether a move masks one position a step, in an order known when the epoch begins."""
-    return type(move) is Site and type(move.positions) is Sweep and move.positions.block == 1
 
 
 def sampler_for(model: MaskedModel, kernel: Kernel) -> type[Rounds] | None:

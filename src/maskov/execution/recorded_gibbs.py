@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 
-from maskov.execution.recorded import fitting, recorded, single_sites
+from maskov.execution.recorded import fitting, recorded
+from maskov.execution.window_rounds import single_site
 from maskov.kernels import Gibbs, Kernel
 from maskov.models.base import MaskedModel
 from maskov.models.packed import PackedModel, pack_passes
@@ -38,7 +39,7 @@ def records_gibbs(kernel: Kernel, model: MaskedModel) -> bool:
         and model.packs
         and isinstance(model, PackedModel)
         and isinstance(kernel, Gibbs)
-        and single_sites(kernel.move)
+        and single_site(kernel.move)
         and not kernel.conditional.constraints
     )
 
@@ -54,7 +55,6 @@ class RecordedGibbs:
         # What a step reads and writes; rows are sorted by their steps, longest first.
         self._buffers: dict[str, Tensor] = {}
         self._recorded: dict[tuple[int, int], Any] = {}
-        self._pool: Any = None
         sizes = [min(_FEWEST, self._shape[0])]
         while sizes[-1] < self._shape[0]:
             sizes.append(min(int(sizes[-1] * _GROWTH) + 1, self._shape[0]))
@@ -109,8 +109,7 @@ class RecordedGibbs:
             return
         self._step(size, capacity)
         if self._model.device.type == "cuda":
-            self._recorded[key] = graph = recorded(lambda: self._step(size, capacity), self._pool)
-            self._pool = graph.pool()
+            self._recorded[key] = recorded(lambda: self._step(size, capacity))
 
     def _step(self, size: int, capacity: int) -> None:
         """Mask the next position of the first chains and draw it."""

@@ -37,15 +37,15 @@ from maskov.types import (
     unseen,
 )
 
-# Steps that a chain may begin in a round: those that need no pass are over at once.
-LOOKAHEAD = 2
+# How often a round prepares where single sites are among the moves: filling them needs no pass, and
+# what repeats the token is over at once.
+_LOOKAHEAD = 3
 
 
 class WindowRounds(Rounds):
     """A group of chains that fill windows."""
 
     buffers: WindowBuffers
-    turns = LOOKAHEAD
     _moved = ("tokens", "lengths", "free", "region")
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
@@ -56,6 +56,7 @@ class WindowRounds(Rounds):
         self._resizes = any(isinstance(move, Resize) for move in self._moves)
         # Single sites and blocks read nothing back: what they draw from is the same both ways.
         self._reads_back = not all(isinstance(move, Site) for move in self._moves)
+        self.turns = _LOOKAHEAD if any(map(single_site, self._moves)) else 1
         weights = kernel.weights if isinstance(kernel, Mixture) else ()
         weights = weights or (1.0,) * len(self._moves)
         chances = torch.tensor([weights], dtype=torch.float64, device=device)
@@ -557,6 +558,11 @@ class WindowRounds(Rounds):
 def _move_of(kernel: Kernel) -> Move:
     assert isinstance(kernel, Metropolis)
     return kernel.move
+
+
+def single_site(move: Move) -> bool:
+    """Whether a move masks one position a step, in an order known when the epoch begins."""
+    return type(move) is Site and type(move.positions) is Sweep and move.positions.block == 1
 
 
 def _order(move: Move) -> Sweep:

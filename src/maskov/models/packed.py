@@ -61,7 +61,8 @@ def pack_masked(
     """Mask any places of each sequence and concatenate them; `query` is in row-major order."""
     total = int(lengths.sum()) + len(tokens) * frame.size
     content = tokens.masked_fill(masked, frame.mask_id)
-    return pack_queries(content, lengths, *masked.nonzero(as_tuple=True), frame, total)
+    row, place = masked.nonzero(as_tuple=True)
+    return pack_queries(content, lengths, row, place, frame, total)
 
 
 def pack_queries(

@@ -152,7 +152,9 @@ def refuse_out_of_memory() -> Iterator[None]:
     """Refuse in one sentence what is out of memory and cannot be cut into smaller batches."""
     try:
         yield
-    except torch.OutOfMemoryError as error:
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
         raise ModelError(
             "the GPU ran out of memory in the middle of a round; run again with a smaller "
             "--token-budget or --resident."

@@ -356,11 +356,8 @@ class GroupShape:
         sized = fresh.rows(chains.ancestor) if descends else fresh
         lengths = () if fresh.resizable else _FIXED_LENGTH
         buffered = [name for name in (*_FIXED, *lengths) if name in state.buffers]
-        held = {
-            name: state.buffers[name]
-            for name in ("tokens", *_FIXED_LENGTH)
-            if name in state.buffers
-        }
+        names = {"tokens", *_FIXED_LENGTH} & state.buffers.keys()
+        held: dict[str, Any] = {name: state.buffers[name] for name in names}
         return (
             0 <= state.epoch <= self.epochs
             and 1 <= state.budget <= self.fresh.budget
