@@ -92,7 +92,7 @@ class WindowRounds(Rounds):
         """Return E_raw, E_norm and the target's energy; passes of groups know the last alone."""
         found = super().energies()
         if self._groups is not None:
-            found[:, :2] = torch.nan
+            found[:, :2].fill_(torch.nan)
         values = self._values(self._rows, self.buffers.lengths)
         for column, (weight, part) in enumerate(self.energy.parts):
             if not isinstance(part, MaskedEnergy):
