@@ -7,9 +7,9 @@ from benchmarks.__main__ import main
 from benchmarks.models import SENTENCES, load_model
 from benchmarks.tools import in_process
 
-from benchmarks import overhead, samplers, scoring, translate
+from benchmarks import overhead, rounds, samplers, scoring, translate
 from maskov.errors import InputError
-from maskov.translation.methods import METHODS
+from maskov.translation.methods import METHODS, TranslationMethod
 from tiny_translation import WORDS, save
 
 TINY = ["--model", "untrained", "--device", "cpu"]
@@ -48,6 +48,19 @@ def test_samplers_side_by_side(call):
     assert "novel_per_second" in printed
     assert "never trained" in printed
     assert found["machine"].keys() >= {"device", "processor", "cores", "threads"}
+
+
+@pytest.mark.parametrize("engine", ["rounds", "lock-step", "windows"])
+def test_rounds_of_every_kind(call, engine, monkeypatch):
+    few = {"moves": "span,insert-delete", "epochs": 1, "chains": 1, "lengths": "sampled"}
+    row = rounds.Translations(TranslationMethod("mh", **few), 2)
+    monkeypatch.setitem(rounds.ROWS, "sampled lengths", row)
+    rows = ["--rows", "default", "sites", "mixed", "sampled lengths", "--seconds", "0.02"]
+    small = ["--chains", "2", "--length", "4:5", "--engine", engine]
+    found, printed = call("rounds", *TINY, *small, *rows)
+    assert found["rows"].keys() == set(rows[1:5])
+    assert all(one["passes_per_second"] > 0 for one in found["rows"].values())
+    assert "mixed" in printed
 
 
 def test_samplers_over_a_grid_are_drawn(call, tmp_path):
