@@ -32,14 +32,9 @@ from maskov.parts import parse_call
 from maskov.shipped import is_name
 
 if TYPE_CHECKING:  # also for names that only quoted types have
-    from maskov.energies import Energy
-    from maskov.fasta import Record
-    from maskov.kernels import Kernel
+    from maskov import Energy, Kernel, MaskedConditional, MaskedModel, Record, Workers
     from maskov.kernels.registry import Moves
-    from maskov.models import MaskedModel
-    from maskov.moves import MaskedConditional
     from maskov.texts import Mask
-    from maskov.workers import Workers
 
 # The panel of the options that a newcomer needs; the others are "Advanced".
 FIRST = "Options"

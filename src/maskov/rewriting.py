@@ -37,8 +37,8 @@ from maskov.moves import MaskedConditional, Move
 from maskov.options import findable
 from maskov.plan import Plan, execute, plan, plan_to_continue
 from maskov.runs.coordinator import Listener
-from maskov.runs.inputs import named_texts
 from maskov.runs.manifest import resizes
+from maskov.runs.preparation import named_texts
 from maskov.runs.result import Run
 from maskov.runs.store import Store
 from maskov.shipped import default_judge

@@ -7,7 +7,7 @@ import pytest
 import maskov
 from maskov.config import Inputs, from_json, to_json
 from maskov.errors import InputError
-from maskov.runs.inputs import inputs_of, layout_of
+from maskov.runs.preparation import inputs_of, layout_of
 from maskov.starts import Layout
 from maskov.texts import frozen_positions
 from small import random_table, tiny_bert

@@ -147,36 +147,28 @@ def runnable(command: Callable[P, None]) -> Callable[P, None]:
     return run
 
 
-class Stop:
-    """Whether a signal to stop was received, and which."""
-
-    signal: int | None = None
-
-    def __call__(self) -> bool:
-        """Whether to stop."""
-        return self.signal is not None
-
-
 @contextmanager
-def stop_on_signals(told: Callable[[], str]) -> Iterator[Stop]:
+def stop_on_signals(
+    told: Callable[[], str] = lambda: "stopped",
+) -> Iterator[Callable[[], bool]]:
     """Record Ctrl-C and SIGTERM instead of ending the process; a second Ctrl-C stops at once.
 
     Work that was stopped is `told` of in one sentence, and the command has the exit code that a
     shell reports for a process ended by this signal.
     """
-    stop = Stop()
+    received: list[int] = []
 
     def record(number: int, frame: types.FrameType | None) -> None:
-        if stop.signal is not None and number == signal.SIGINT:
+        if received and number == signal.SIGINT:
             raise KeyboardInterrupt
-        stop.signal = number
+        received.append(number)
 
     before = {number: signal.signal(number, record) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield stop
+        yield lambda: bool(received)
     except (Interrupted, KeyboardInterrupt):
         say(told())
-        raise typer.Exit(128 + (stop.signal or signal.SIGINT)) from None
+        raise typer.Exit(128 + (received or [signal.SIGINT])[-1]) from None
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

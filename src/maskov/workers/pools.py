@@ -7,6 +7,7 @@ tasks that follow. A task that was lost with its process or node is submitted an
 
 from __future__ import annotations
 
+import math
 import os
 import uuid
 from collections.abc import Callable, Collection, Sequence
@@ -150,7 +151,13 @@ class Cluster(Pool):
             self._connect(workers)
         gpus = workers.gpus_per_worker or float(device.type == "cuda")
         cpus = job.manifest.config.execution.threads if device.type == "cpu" else 1
-        super().__init__(workers.count or self._room(cpus, gpus), seconds, stop)
+        there = self._ray.cluster_resources()
+        room = min(there.get("CPU", 0) / cpus, there.get("GPU", 0) / gpus if gpus else math.inf)
+        if not workers.count and room < 1:
+            raise InputError(
+                f"the Ray cluster has no node for a worker of {cpus} cores and {gpus:g} GPUs."
+            )
+        super().__init__(workers.count or int(room), seconds, stop)
         # A GPU is lent to a task as the only one it can see.
         self._device = "cuda" if gpus else str(device)
         self._name = uuid.uuid4().hex
@@ -169,18 +176,6 @@ class Cluster(Pool):
         except (ConnectionError, RuntimeError, ValueError) as error:
             first = str(error).strip().splitlines()[0]
             raise InputError(f"cannot reach the Ray cluster: {first}") from error
-
-    def _room(self, cpus: int, gpus: float) -> int:
-        """Return how many tasks the cluster can run at once."""
-        there = self._ray.cluster_resources()
-        fit = there.get("CPU", 0) / cpus
-        if gpus:
-            fit = min(fit, there.get("GPU", 0) / gpus)
-        if fit < 1:
-            raise InputError(
-                f"the Ray cluster has no node for a worker of {cpus} cores and {gpus:g} GPUs."
-            )
-        return int(fit)
 
     def _begin(self, task: Task) -> Any:
         return self._remote.remote(self._name, self._job, self._device, task)

@@ -30,7 +30,7 @@ from maskov.models.scorer import is_out_of_memory
 from maskov.runs.coordinator import Pool, Task, TaskResult
 from maskov.runs.manifest import kernel_of
 from maskov.runs.task_runner import TaskRunner
-from maskov.tuning.tune import tuned
+from maskov.tuning import tuned
 
 _STOP = b"stop"
 # What workers print is not output of the command.
@@ -117,11 +117,6 @@ class Processes(Pool):
         # Those without a worker.
         self._devices = devices
         self._idle: list[_Worker] = []
-
-    @property
-    def pids(self) -> list[int]:
-        """The processes."""
-        return [worker.process.pid for worker in (*self._idle, *self._running)]
 
     def _begin(self, task: Task) -> _Worker:
         """Give the task to somebody who is free."""

@@ -3,7 +3,8 @@
 All of it is plain data, as templates and the scripts of pages read it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ from maskov.diagnostics.chains import kept_epochs
 from maskov.diagnostics.diagnosis import mean_of_chains
 from maskov.diagnostics.verdict import part_of
 from maskov.errors import InputError
+from maskov.models.base import MaskedModel
 from maskov.runs import Run
-from maskov.runs.manifest import LoadedModels
+from maskov.runs.manifest import check_same, load_model
 from maskov.types import Traces
 from maskov.ui.report.samples import (
     families,
@@ -69,7 +71,11 @@ def build(
         raise InputError(f"--samples must be 0 or more, not {samples}.")
     most = samples if samples is not None else MOST_SHADED if terms else MOST_SAMPLES
     labels = _labels(runs)
-    models = LoadedModels(device, trust=trust_remote_code, allow_download=allow_download)
+    # Runs may share a model.
+    loaded = lru_cache(1)(partial(
+        load_model, device=device, trust_remote_code=trust_remote_code,
+        allow_download=allow_download,
+    ))  # fmt: skip
     every = [_done(run) for run in runs]
     per_token = len(np.unique(np.concatenate([one["lengths"].ravel() for one in every]))) > 1
     if per_token:
@@ -77,7 +83,7 @@ def build(
             lengths = np.maximum(traces["lengths"], 1)
             traces |= {f"energy_{name}": traces[f"energy_{name}"] / lengths for name in ENERGIES}
     reports = [
-        _run_report(run, traces, label, most, models if terms else None, per_token)
+        _run_report(run, traces, label, most, loaded if terms else None, per_token)
         for run, traces, label in zip(runs, every, labels, strict=True)
     ]
     return {
@@ -98,7 +104,12 @@ def build(
 
 
 def _run_report(
-    run: Run, traces: Traces, label: str, most: int, models: LoadedModels | None, per_token: bool
+    run: Run,
+    traces: Traces,
+    label: str,
+    most: int,
+    loaded: Callable[..., MaskedModel] | None,
+    per_token: bool,
 ) -> Data:
     """Return the report of one run.
 
@@ -116,7 +127,12 @@ def _run_report(
     moving = manifest.schedule.target_temperature if manifest.kernel == "mh" else None
     temperatures = [moving.at(epoch) for epoch in epochs] if moving is not None else []
     chosen = [every[place] for place in spaced(len(every), most)]
-    scored = score_samples(models.of(manifest), chosen) if models and chosen else None
+    scored = None
+    if loaded is not None and chosen:
+        described = manifest.config.model
+        model = loaded(described, manifest.inputs.sources)
+        check_same(described.name, described.fingerprint, model.fingerprint())
+        scored = score_samples(model, chosen)
     found, parents = families(manifest, every), len(manifest.inputs.names or ())
     order = target_energy(manifest, every)
     one, time = ("particles", "points of the path") if manifest.particles else ("chains", "epochs")
