@@ -11,6 +11,7 @@ import builtins
 import os
 import re
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -61,13 +62,6 @@ class Opt:
     many: bool = False
 
 
-class _Names(dict[str, Any]):
-    """Names that annotations use; what is not among them may be anything."""
-
-    def __missing__(self, name: str) -> Any:
-        return Any
-
-
 def hints_of(
     function: Callable[..., Any], known: Mapping[str, Any] = MappingProxyType({})
 ) -> dict[str, Any]:
@@ -75,7 +69,7 @@ def hints_of(
 
     Help knows none of the classes that need torch, so that it need not import it.
     """
-    names = _Names(vars(builtins) | function.__globals__ | dict(known))
+    names = defaultdict(lambda: Any, vars(builtins) | function.__globals__ | dict(known))
     return get_type_hints(function, {}, names, include_extras=True)
 
 

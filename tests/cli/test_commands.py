@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from maskov import Run
 from maskov.cli import app
-from maskov.cli.output import print_samples
+from maskov.cli.commands import print_samples
 from maskov.models.tokens import words_of
 from maskov.runs import Sample
 from maskov.shipped import did_you_mean

@@ -11,9 +11,8 @@ import pytest
 
 from maskov.errors import RunError
 from maskov.ui.viewer import runs as runs_module
-from maskov.ui.viewer.live import LiveRuns
 from maskov.ui.viewer.runs import Player, RunList, id_of
-from maskov.ui.viewer.server import create_app
+from maskov.ui.viewer.server import LiveRuns, create_app
 from view_runs import ThreadServer, make_run
 
 

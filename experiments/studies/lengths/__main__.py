@@ -211,7 +211,7 @@ def row_of(
         "method": method,
         "target": None if system.method.name != "mh" else system.method.target,
         "select": system.select,
-        **compare(texts, refs).to_dict(),
+        **asdict(compare(texts, refs)),
         "energy_norm": float(np.mean(outcome.norm)),
         "energy_raw": float(np.mean(outcome.raw)),
         "predicted_length": float(np.mean(lengths)),

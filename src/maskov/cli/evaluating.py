@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,8 +11,21 @@ import typer
 
 import maskov
 from maskov import api
-from maskov.cli.commands import HELP, Command, CommandGroup, Json, OneJson, command_of, runnable
-from maskov.cli.output import as_lines, or_dash, print_json, print_object, print_rows, say
+from maskov.cli.commands import (
+    HELP,
+    Command,
+    CommandGroup,
+    Json,
+    OneJson,
+    as_lines,
+    command_of,
+    or_dash,
+    print_json,
+    print_object,
+    print_rows,
+    runnable,
+    say,
+)
 from maskov.errors import InputError, refuse
 from maskov.options import read_lines
 from maskov.shipped import default_judge
@@ -122,7 +136,7 @@ def evaluate(
         if training is not None and judge is None:
             raise InputError("--training with --references needs a judge: give --judge.")
         texts, others = _read_pairs(source, references)
-        values = compare(texts, others).to_dict()
+        values = asdict(compare(texts, others))
     elif run is None:
         texts = read_sentences(source)
     if references is None or judge is not None:
@@ -139,7 +153,7 @@ def evaluate(
         found = evaluate_run(run, loaded, training) if run else evaluate_texts(
             texts, loaded, training
         )  # fmt: skip
-        judged = found.to_dict()
+        judged = asdict(found)
         values |= judged | {"notes": values.get("notes", []) + judged["notes"]}
     if json:
         print_object(values)
@@ -347,7 +361,7 @@ def import_answers(
     if csv is not None:
         ratings.write_csv(csv)
     if json:
-        print_object(ratings.to_dict())
+        print_object({name: one for name, one in vars(ratings).items() if name != "rows"})
     else:
         _print_ratings(ratings)
 

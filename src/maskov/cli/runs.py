@@ -14,10 +14,12 @@ import typer
 import maskov
 from maskov import api
 from maskov.api import DEFAULT_MODEL
-from maskov.cli.commands import Json, OneJson, command_of, stop_on_signals
-from maskov.cli.output import (
+from maskov.cli.commands import (
     SHOWN,
+    Json,
+    OneJson,
     as_lines,
+    command_of,
     print_fills,
     print_json,
     print_object,
@@ -26,6 +28,7 @@ from maskov.cli.output import (
     say,
     say_filling,
     say_summary,
+    stop_on_signals,
 )
 from maskov.errors import InputError
 from maskov.options import RUN
@@ -161,15 +164,20 @@ def _watched(
 
     Work that was stopped is continued by the command, if it was saved.
     """
-    from maskov.ui.terminal import progress_for, watched_stop
+    from maskov.ui.terminal import progress_for
 
     def told() -> str:
         if out is not None and out.exists():
             return f"stopped and saved; continue with: {command}"
         return "stopped; nothing was saved (with --out it can be continued)"
 
+    def asked() -> bool:  # between batches, so that the view hears of the work
+        if view is not None:
+            view.worked()
+        return stop()
+
     with stop_on_signals(told) as stop, progress_for(model, epochs, quiet, most, unit) as view:
-        yield view, watched_stop(stop, view)
+        yield view, asked
 
 
 def _print(
@@ -346,9 +354,8 @@ def serve(
     The printed address contains a secret token; without it the server shows nothing.
     """
     try:
-        from maskov.ui.viewer.live import LiveRuns
         from maskov.ui.viewer.runs import Player, RunList
-        from maskov.ui.viewer.server import LOOPBACK, create_app, listen, serve as serve_app
+        from maskov.ui.viewer.server import LOOPBACK, LiveRuns, create_app, listen, server_of
     except ImportError as error:
         raise InputError("the pages need FastAPI: pip install '.[serve]'.") from error
     if host.lower() not in LOOPBACK:
@@ -370,4 +377,4 @@ def serve(
     print(address + ("/" if token is None else f"/t/{token}/"), flush=True)
     count = len(run_list.paths())
     say(f"{count} run{'' if count == 1 else 's'}; listening on {address}, Ctrl-C to stop")
-    serve_app(create_app(run_list, player, live, token=token), socket)
+    server_of(create_app(run_list, player, live, token=token)).run(sockets=[socket])

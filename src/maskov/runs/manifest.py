@@ -33,7 +33,7 @@ from maskov.energies.base import Sum, distinct_names
 from maskov.energies.counting import LengthPrior
 from maskov.energies.networks import Loading
 from maskov.energies.stages import DelayedAcceptance
-from maskov.errors import InputError, RunError
+from maskov.errors import InputError, RunError, refuse
 from maskov.kernels import Kernel, Population
 from maskov.kernels.base import BurnIn, energies_of, leaves
 from maskov.kernels.registry import (
@@ -350,10 +350,16 @@ def kernel_of(
 
 def _check_given(manifest: Manifest, kernel: Kernel | None, energy: Energy | None) -> None:
     """Refuse parts that are not those of the run."""
-    if kernel is not None and energy is not None:
-        raise InputError("a kernel has its energy: give `kernel` or `energy`, not both.")
-    if energy is not None and energy_name(energy) != manifest.energy:
-        raise InputError(f"the energy '{energy}' is not that of this run, '{manifest.energy}'.")
+    refuse(
+        (
+            kernel is not None and energy is not None,
+            "a kernel has its energy: give `kernel` or `energy`, not both.",
+        ),
+        (
+            energy is not None and energy_name(energy) != manifest.energy,
+            f"the energy '{energy}' is not that of this run, '{manifest.energy}'.",
+        ),
+    )
     if kernel is None:
         return
     with suppress(InputError):  # nobody can tell how it was made

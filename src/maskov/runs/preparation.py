@@ -389,16 +389,18 @@ def _layout(model: MaskedModel, inputs: Inputs, chains: int, seed: int) -> Layou
     """Lay out the sequences."""
     if inputs.templates is not None:
         layout = Layout.of_templates(model, inputs.templates, chains, seed)
-        if inputs.sampled and not layout.resizable:
-            raise InputError(
+        refuse(
+            (
+                inputs.sampled and not layout.resizable,
                 "no template has a blank of unknown length: write [MASK*] or [MASK{2,5}], or drop "
-                "insert-delete and resize."
-            )
-        if layout.resizable and not inputs.sampled:
-            raise InputError(
+                "insert-delete and resize.",
+            ),
+            (
+                layout.resizable and not inputs.sampled,
                 "blanks of unknown length need moves that change the length: --moves "
-                "site,span,insert-delete."
-            )
+                "site,span,insert-delete.",
+            ),
+        )
         return layout
     chosen = None if inputs.chosen is None else [size for row in inputs.chosen for size in row]
     if inputs.texts is not None:

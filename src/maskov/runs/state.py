@@ -127,11 +127,6 @@ def cut(chains: int, most: int) -> list[range]:
     return [range(first, min(first + size, chains)) for first in range(0, chains, size)]
 
 
-def groups_of(manifest: Manifest) -> list[range]:
-    """Return the chains of each group."""
-    return cut(manifest.chains, manifest.config.execution.resident)
-
-
 def kept_epochs(manifest: Manifest) -> Sequence[int]:
     """Return the epochs whose sequences are kept: samples, or the last ones where a run may end."""
     thin, schedule = manifest.config.thin, manifest.schedule

@@ -154,8 +154,14 @@ class TaskRunner:
         self._show(after)
 
     def _count(self, chains: Chains, info: StepInfo) -> None:
-        group, rows = self.group, info.proposal.rows
-        counts = group.counts.index_add(0, rows, _happened(info, group.counts.shape[1]))
+        """Count a step in the order of `COUNTS`, and then the calls of each expert."""
+        group, rows, one = self.group, info.proposal.rows, torch.ones_like(info.passes)
+        stuck = info.proposal.log_q_reverse == -torch.inf
+        columns = (info.accepted, info.novel, info.proposed_novel, one, info.passes, stuck)
+        counts = torch.cat([torch.stack([each.long() for each in columns], dim=1), info.calls], 1)
+        # A step without an energy calls no expert; a prior of lengths that the run found is last.
+        counts = torch.nn.functional.pad(counts, (0, group.counts.shape[1] - counts.shape[1]))
+        counts = group.counts.index_add(0, rows, counts)
         rejected = group.rejected[rows] | (info.proposal.masked & ~info.accepted[:, None])
         rejected = group.rejected.index_copy(0, rows, rejected)
         self.group = group.with_chains(chains, counts=counts, rejected=rejected)
@@ -355,15 +361,6 @@ def _target_of(group: GroupState, kernel: Kernel) -> int:
         return -1
     known_parts = (n for n, one in enumerate(energies_of(kernel)) if one.has_parts_of(known.of))
     return next(known_parts, -1)
-
-
-def _happened(info: StepInfo, width: int) -> Tensor:
-    """Return what a step counts, in the order of `COUNTS`, then the calls of each expert."""
-    one, stuck = torch.ones_like(info.passes), info.proposal.log_q_reverse == -torch.inf
-    columns = (info.accepted, info.novel, info.proposed_novel, one, info.passes, stuck)
-    counts = torch.cat([torch.stack([one.long() for one in columns], dim=1), info.calls], dim=1)
-    # A step without an energy calls no expert; a prior of lengths that the run found comes last.
-    return torch.nn.functional.pad(counts, (0, width - counts.shape[1]))
 
 
 def both_energies(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import zip_longest
 from typing import TYPE_CHECKING
@@ -183,17 +183,6 @@ def rates(values: Traces) -> str:
     return "  ".join(parts)
 
 
-def watched_stop(stop: Callable[[], bool], view: PlainProgress | None) -> Callable[[], bool]:
-    """Return `stop`, which a run asks between batches, with the view told that it is at work."""
-
-    def asked() -> bool:
-        if view is not None:
-            view.worked()
-        return stop()
-
-    return asked
-
-
 @contextmanager
 def progress_for(
     model: MaskedModel, epochs: int, quiet: bool, most: bool = False, unit: str = "epoch"
@@ -238,19 +227,14 @@ class ProgressBar(PlainProgress):
         self.bar.write(printable(text), file=sys.stderr)
 
 
-def in_notebook() -> bool:
-    """Whether this is the kernel of a notebook."""
-    # Whoever has not imported IPython is not in a notebook.
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    return shell is not None and hasattr(shell, "kernel")
-
-
 @contextmanager
 def progress_bar(
     epochs: int, most: bool = False, unit: str = "epoch", *, shown: bool = True
 ) -> Iterator[PlainProgress | None]:
     """Yield the bar of a run: for a notebook, for a terminal, or none."""
-    if not shown or not (in_notebook() or sys.stderr.isatty()):
+    # Whoever has not imported IPython is not in a notebook.
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if not shown or not (hasattr(shell, "kernel") or sys.stderr.isatty()):
         yield None
         return
     view = ProgressBar(epochs, most, unit)

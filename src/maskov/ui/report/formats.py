@@ -21,7 +21,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from maskov.diagnostics.verdict import shown
-from maskov.errors import InputError
+from maskov.errors import refuse
 from maskov.runs.files import write_file
 from maskov.runs.result import Run
 from maskov.ui.escaping import printable
@@ -141,17 +141,21 @@ _FORMATS = {"html": to_html, "md": to_markdown, "json": to_json}
 
 def format_of(given: str | None, out: Path | None) -> str:
     """Return the given format, or the one of the file's name; refuse names that fit no format."""
-    if given is not None and given not in _FORMATS:
-        raise InputError(f"unknown format '{given}'; use one of {', '.join(_FORMATS)}.")
-    if out is not None and out.is_dir():
-        raise InputError(f"'{out}' is a folder; give --out a file.")
     suffix = "" if out is None else out.suffix.lower()
     named = _SUFFIXES.get(suffix)
-    if given is None and suffix and named is None:
-        raise InputError(
+    refuse(
+        (
+            given is not None and given not in _FORMATS,
+            f"unknown format '{given}'; use one of {', '.join(_FORMATS)}.",
+        ),
+        (out is not None and out.is_dir(), f"'{out}' is a folder; give --out a file."),
+        (
+            given is None and suffix and named is None,
             f"'{out}' would be a {suffix[1:].upper()} file; reports are HTML, Markdown or JSON: "
-            "use a name with .html (which a browser prints to PDF), .md or .json, or give --format."
-        )
+            "use a name with .html (which a browser prints to PDF), .md or .json, or give "
+            "--format.",
+        ),
+    )
     return given or named or "html"
 
 

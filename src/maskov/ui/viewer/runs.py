@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from maskov.errors import InputError, MaskovError
+from maskov.errors import InputError, MaskovError, refuse
 from maskov.models.base import MaskedModel
 from maskov.replay import Replayer, why_not
 from maskov.runs import Run
@@ -65,13 +65,17 @@ class RunList:
         self.home = home.resolve()
         self._places = [place.resolve() for place in places]
         for given, place in zip(places, self._places, strict=True):
-            if not place.is_dir():
-                raise InputError(f"'{given}' is not a folder; give run folders or folders of runs.")
-            if not any(_runs_of(place)):
-                raise InputError(
+            refuse(
+                (
+                    not place.is_dir(),
+                    f"'{given}' is not a folder; give run folders or folders of runs.",
+                ),
+                (
+                    not any(_runs_of(place)),
                     f"'{given}' has no runs: give a folder written by `maskov sample --out`, or a "
-                    "folder of such folders."
-                )
+                    "folder of such folders.",
+                ),
+            )
 
     def paths(self) -> dict[str, Path]:
         """Return the folders by their ids, the newest first."""
