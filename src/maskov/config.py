@@ -508,19 +508,15 @@ class Manifest:
     @property
     def checks(self) -> tuple[int, ...]:
         """After how many epochs the run may end."""
-        config = self.config
-        if config.until is None:
-            return (config.schedule.epochs,)
-        return config.until.checks(config.schedule, config.thin)
+        until, schedule = self.config.until, self.schedule
+        return until.checks(schedule, self.config.thin) if until else (schedule.epochs,)
 
     def burn_in(self, epochs: int) -> int:
         """Return how many of the first so many epochs do not count.
 
         A run that ends when it has converged discards the first half, unless burn-in was given.
         """
-        if self.config.until is not None and not self.schedule.burn_in:
-            return epochs // 2
-        return self.schedule.burn_in
+        return self.schedule.burn_in or (0 if self.config.until is None else epochs // 2)
 
     @property
     def inputs(self) -> Inputs:

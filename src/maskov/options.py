@@ -178,9 +178,8 @@ def parse_model(given: str | Path, trust_remote_code: bool = False) -> ModelSour
 
 def findable(name: str) -> str:
     """Return the full path of what is on disk, so that a run can be resumed from anywhere."""
-    if not is_name(name) and Path(name).exists():
-        return str(Path(name).resolve())
-    return name
+    on_disk = not is_name(name) and Path(name).exists()
+    return str(Path(name).resolve()) if on_disk else name
 
 
 # One word with a folder or an ending.

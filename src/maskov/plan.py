@@ -167,7 +167,7 @@ def plan(**given: Any) -> Plan:
             sampled=resizes(kernel), scorer=scorer, **_start(asked, model),
         )  # fmt: skip
     constraints = kernel.conditional.constraints
-    layout = layout_of(model, inputs, asked.chains, asked.seed, constraints)
+    layout = layout_of(model, inputs, asked.chains, asked.seed).fitted(model, constraints)
     layout.check(model, constraints)
     check_layout(kernel, inputs, layout)
     running = with_burn_in(kernel, schedule, model, trust, trust_parts=True, known=known)

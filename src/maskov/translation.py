@@ -209,9 +209,7 @@ class TranslationMethod:
     @property
     def many(self) -> int:
         """Number of chains per source."""
-        if self.name == "mask-predict":
-            return self.length_beam or 1
-        return self.chains or 1
+        return (self.length_beam if self.name == "mask-predict" else self.chains) or 1
 
     @property
     def length_rule(self) -> str:

@@ -14,7 +14,6 @@ from typing import Literal
 import torch
 
 from maskov.config import MOST_TRACED, Inputs, Manifest, Schedule
-from maskov.constraints import Constraint
 from maskov.energies import Energy, Norm
 from maskov.energies.counting import (
     LengthPrior,
@@ -374,18 +373,7 @@ def named_texts(
     return tuple(texts), tuple(names)
 
 
-def layout_of(
-    model: MaskedModel,
-    inputs: Inputs,
-    chains: int,
-    seed: int,
-    constraints: Sequence[Constraint] = (),
-) -> Layout:
-    """Lay out the sequences, with room for what constraints ask for."""
-    return _layout(model, inputs, chains, seed).fitted(model, constraints)
-
-
-def _layout(model: MaskedModel, inputs: Inputs, chains: int, seed: int) -> Layout:
+def layout_of(model: MaskedModel, inputs: Inputs, chains: int, seed: int) -> Layout:
     """Lay out the sequences."""
     if inputs.templates is not None:
         layout = Layout.of_templates(model, inputs.templates, chains, seed)
@@ -491,8 +479,8 @@ def rebuild(
     kernel = kernel_of(manifest, model, trust_parts, allow_download, given, energy)
     for name, found in models_of(kernel).items():
         check_same(name, manifest.energy_models.get(name), found)
-    constraints = kernel.conditional.constraints
-    layout = layout_of(model, config.inputs, config.chains, config.seed, constraints)
+    layout = layout_of(model, config.inputs, config.chains, config.seed)
+    layout = layout.fitted(model, kernel.conditional.constraints)
     size = (len(layout.tokens), layout.width, layout.shortest)
     if size != (manifest.chains, manifest.width, manifest.shortest):
         raise RunError("the manifest of this run is damaged: 'inputs' give other sequences.")

@@ -30,7 +30,7 @@ from maskov.diagnostics.populations import population_figures
 from maskov.diagnostics.verdict import measured
 from maskov.errors import InputError, RunError
 from maskov.fasta import Record, letter, numbered, to_fasta
-from maskov.runs.files import explained, write_atomically
+from maskov.runs.files import explained, write_atomically, write_file
 from maskov.runs.store import Store
 from maskov.types import Sample, Traces
 
@@ -190,9 +190,12 @@ class Run:
 
         It is HTML unless the name ends in .md or .json.
         """
-        from maskov.ui.report.formats import write_report
+        from maskov.ui.report import build
+        from maskov.ui.report.formats import content_of, format_of
 
-        return write_report([self], Path(path), title=title)
+        out = Path(path)
+        write_file(out, content_of(build([self], title=title), format_of(None, out)))
+        return out
 
     def __len__(self) -> int:
         return len(self.samples)

@@ -507,9 +507,8 @@ def automatic_count(manifest: Manifest, model: MaskedModel, groups: int) -> int:
 
 
 def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    known = hasattr(os, "sched_getaffinity")
+    return len(os.sched_getaffinity(0)) if known else os.cpu_count() or 1
 
 
 def _is_long(model: MaskedModel, chains: int, epochs: int, length: float) -> bool:

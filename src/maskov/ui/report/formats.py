@@ -22,10 +22,8 @@ from markupsafe import Markup
 
 from maskov.diagnostics.verdict import shown
 from maskov.errors import refuse
-from maskov.runs.files import write_file
-from maskov.runs.result import Run
 from maskov.ui.escaping import printable
-from maskov.ui.report.data import Data, build
+from maskov.ui.report.data import Data
 
 _SCRIPTS = (
     "scales.js", "drawing.js", "charts.js", "proteins.js", "figures.js", "samples.js", "theme.js",
@@ -163,12 +161,3 @@ def content_of(data: Data, kind: str) -> bytes:
     """Return the file of a report."""
     # A broken decoder can produce lone surrogates, which cannot be encoded.
     return _FORMATS[kind](data).encode("utf-8", "replace")
-
-
-def write_report(runs: Sequence[Run], out: Path, **options: Any) -> Path:
-    """Write a report in the format that the name of its file says.
-
-    `options` are those of `build`.
-    """
-    write_file(out, content_of(build(runs, **options), format_of(None, out)))
-    return out
