@@ -168,7 +168,13 @@ def signature(config: RunConfig, kernel: Kernel, energy_models: dict[str, str]) 
         *(("model", f"#{found[:_SHORT]}") for found in energy_models.values()),
         *(part for move in moves_of(kernel) for part in _signed_move(move)),
         ("constraints", ";".join(map(str, constraints)) or None),
-        ("population", _path_of(kernel) if isinstance(kernel, Population) else None),
+        (
+            "population",
+            f"{kernel.particles},from={kernel.start},points={len(kernel.path)},"
+            f"moves={kernel.moves},longer={kernel.longer}"
+            if isinstance(kernel, Population)
+            else None,
+        ),
         ("delayed", "/".join(early_names) or None),
         ("block", _value(schedule.block, sweeps[-1].block if sweeps else 1)),
         ("T", _value(schedule.target_temperature, 1.0 if target is None else target.temperature)),
@@ -197,13 +203,6 @@ def _signed_move(move: Any) -> Iterator[tuple[str, Any]]:
             yield "order", move.positions.order
     else:
         yield "move", move if is_built_in(move) else part_text(move)
-
-
-def _path_of(kernel: Population) -> str:
-    return (
-        f"{kernel.particles},from={kernel.start},points={len(kernel.path)},"
-        f"moves={kernel.moves},longer={kernel.longer}"
-    )
 
 
 def _signed_inputs(inputs: Inputs) -> Iterator[tuple[str, Any]]:
