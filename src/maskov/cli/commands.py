@@ -214,7 +214,7 @@ def print_json(lines: Iterable[str]) -> None:
 
 def print_object(values: Any) -> None:
     """Print one JSON object; missing numbers are null, since JSON has neither NaN nor infinity."""
-    from maskov.ui.report.formats import json_safe
+    from maskov.ui.report import json_safe
 
     print_json([json.dumps(json_safe(values), ensure_ascii=False, allow_nan=False)])
 

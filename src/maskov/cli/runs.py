@@ -290,8 +290,7 @@ def report(
 ) -> None:
     """Write a self-contained page about runs: verdicts, charts, samples, comparison."""
     from maskov.runs.files import write_file
-    from maskov.ui.report import build
-    from maskov.ui.report.formats import content_of, format_of
+    from maskov.ui.report import build, content_of, format_of
 
     kind = format_of(format_, out)
     if kind == "html" and out is None:

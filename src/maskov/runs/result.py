@@ -190,8 +190,7 @@ class Run:
 
         It is HTML unless the name ends in .md or .json.
         """
-        from maskov.ui.report import build
-        from maskov.ui.report.formats import content_of, format_of
+        from maskov.ui.report import build, content_of, format_of
 
         out = Path(path)
         write_file(out, content_of(build([self], title=title), format_of(None, out)))
@@ -225,7 +224,7 @@ class Run:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the verdict, the energies and a few samples."""
-        from maskov.ui.report.formats import templates
+        from maskov.ui.report import templates
 
         diagnosis, samples = self.diagnose(), self.samples
         return (

@@ -18,8 +18,7 @@ from maskov.replay import Replayer, why_not
 from maskov.runs import Run
 from maskov.runs.manifest import load_model, own_parts
 from maskov.ui.detokenise import changed_parts, spelled
-from maskov.ui.report import build
-from maskov.ui.report.formats import PAGE_DIGITS, json_safe, with_error
+from maskov.ui.report import PAGE_DIGITS, build, json_safe, with_error
 
 _ID_DIGITS = 12
 # Only the newest are listed.

@@ -39,8 +39,7 @@ from maskov.parts import written
 from maskov.runs import Run
 from maskov.shipped import listed
 from maskov.ui.detokenise import spelled
-from maskov.ui.report import build
-from maskov.ui.report.formats import json_safe, to_page
+from maskov.ui.report import build, json_safe, to_page
 from maskov.ui.viewer.runs import OpenedRun, Player, RunList, id_of, overview, verdict
 
 # The addresses that no other machine reaches.
