@@ -124,9 +124,8 @@ class LiveView(PlainProgress):
             text = f"computing the first energies  ({in_words(self._drawn - self._started)})"
             self._live.update(Text(text, style="dim"), refresh=True)
 
-    def noted(self, text: str) -> None:
-        """Print a note above the chains."""
-        self._live.console.print(f"note: {text}", style="yellow", highlight=False)
+    def _print(self, text: str) -> None:  # above the chains
+        self._live.console.print(text, style="yellow", highlight=False)
 
     def moved(self, state: Chains, epoch: int, passes: int) -> None:
         """Redraw, unless the last frame is too recent."""
