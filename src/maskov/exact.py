@@ -17,11 +17,6 @@ import torch
 from maskov.energies import Norm, Raw
 from maskov.energies.base import Energy
 from maskov.errors import InputError
-from maskov.execution.buffers import Buffers, SiteBuffers, WindowBuffers
-from maskov.execution.recorded import rounds_of
-from maskov.execution.rounds import Rounds
-from maskov.execution.site_rounds import SiteRounds
-from maskov.execution.window_rounds import WindowRounds
 from maskov.kernels import Gibbs, Kernel, Metropolis
 from maskov.models import counterexample
 from maskov.models.base import MaskedModel
@@ -284,20 +279,14 @@ def step_matrix(
     number: int = 0,
     seed: int = 0,
     epoch: int = 0,
-    in_rounds: bool = False,
 ) -> Float[Tensor, "states states"]:
     """Return P(x → x') of step `number` of an epoch, by enumerating every random choice.
 
     `states` are tokens, all free and of one length, or chains as they are; those whose epoch has
-    fewer steps stay. `seed` is that of what is drawn without looking at the tokens. With
-    `in_rounds` the step is that of chains in rounds (`maskov.execution.rounds`).
+    fewer steps stay. `seed` is that of what is drawn without looking at the tokens.
     """
     start = states if isinstance(states, Chains) else fresh_state(states)
     kernel = kernel.at(epoch, None, None)
-    if in_rounds and rounds_of(kernel) is SiteRounds:
-        assert isinstance(kernel, Metropolis)
-        begun = kernel.begin(replace(start, step=epoch * kernel.steps(start)), CounterRng(seed))
-        return asynchronous_matrix(kernel, scorer, begun, begun.rank == number)
     known = kernel.init(start, scorer)
 
     def run(source: Tensor, rng: Rng) -> Chains:
@@ -306,8 +295,6 @@ def step_matrix(
         chains = kernel.begin(chains, rng)
         rows = (kernel.steps(chains) > number).nonzero().flatten()
         chains = replace(chains, step=chains.step + number, epoch_step=chains.epoch_step + number)
-        if in_rounds:
-            return _window_step(kernel, chains, rows, scorer, rng)
         after, info = kernel.step(chains, rows, scorer, rng)
         _check_step(chains, rows, after, info)
         return after
@@ -334,71 +321,6 @@ def places(states: Chains, chains: Chains) -> Int[Tensor, " n"]:
     number = torch.unique(keys, dim=0, return_inverse=True)[1]
     place = torch.full((len(keys),), -1).index_copy(0, number[:count], torch.arange(count))
     return place[number[count:]]
-
-
-def _window_step(kernel: Kernel, chains: Chains, rows: Tensor, scorer: Scorer, rng: Rng) -> Chains:
-    """Let some chains make a step of asynchronous windows."""
-    assert isinstance(kernel, Metropolis)
-    own = replace(chains.rows(rows, known=True), epoch_step=torch.zeros_like(rows))
-    buffers = WindowBuffers.of(own, torch.ones_like(rows), 0, ring=1)
-    _run_epoch(WindowRounds, kernel, scorer, rng, buffers)
-    return replace(chains, tokens=chains.tokens.index_copy(0, rows, buffers.tokens))
-
-
-def _run_epoch(
-    kind: type[Rounds], kernel: Metropolis, scorer: Scorer, rng: Rng, buffers: Buffers
-) -> None:
-    """Run one epoch of chains in rounds."""
-    temperature = torch.tensor([kernel.target_temperature], dtype=torch.float64)
-    rounds = kind(kernel, kernel.plan, scorer, rng, buffers, temperature)
-    rounds.limit.fill_(1)
-    while rounds.slowest() < 1:
-        rounds.advance()
-
-
-class _Forced(Rng):
-    """Draws the tokens by given numbers, one for each chain, and passes every test."""
-
-    def __init__(self, token: Float[Tensor, " n"]) -> None:
-        self._token = token
-
-    def uniform(
-        self,
-        chain: Int[Tensor, " n"],
-        step: Int[Tensor, " n"],
-        purpose: Purpose,
-        index: Int[Tensor, " n"] | None = None,
-    ) -> Float[Tensor, " n"]:
-        """Return the number of each chain for its tokens, and 0 for everything else."""
-        found = self._token[chain]
-        return found if purpose == Purpose.TOKEN else torch.zeros_like(found)
-
-
-def asynchronous_matrix(
-    kernel: Metropolis, scorer: Scorer, start: Chains, masked: Bool[Tensor, "states length"]
-) -> Float[Tensor, "states states"]:
-    """Return P of a step of asynchronous chains, each of which masks one position or none."""
-    known = kernel.init(start, scorer)
-    assert known.pass_cache is not None
-    every, place = torch.arange(len(start.chain)), masked.int().argmax(1)
-    logits = scorer.model.logits(known.pass_cache.hidden[every, place])
-    chances = kernel.conditional.log_probabilities(logits, scorer.model.forbidden).exp()
-    source, token = ((chances > 0) & masked.any(1, keepdim=True)).nonzero(as_tuple=True)
-    chance = chances[source, token]
-    starts = known.rows(source, known=True)
-    starts = replace(starts, chain=torch.arange(len(source)), free=masked[source])
-    buffers = SiteBuffers.of(starts, len(kernel.plan.stages), 0, 1, ring=1)
-    # The middle of a token's stretch of the unit interval makes the real code draw that token.
-    rng = _Forced((chances.cumsum(1) - chances / 2)[source, token])
-    _run_epoch(SiteRounds, kernel, scorer, rng, buffers)
-    tokens = starts.tokens.index_put((starts.chain, place[source]), token)
-    target = places(start, replace(starts, tokens=tokens, free=start.free[source]))
-    # All tests were passed; each chain has one slot, and the last one is spare.
-    moved = chance * buffers.slot_acceptance[:-1].exp()
-    # What is proposed and not accepted stays, as do chains that mask nothing.
-    matrix = torch.diag((~masked.any(1)).double())
-    matrix.index_put_((source, target), moved, accumulate=True)
-    return matrix.index_put_((source, source), chance - moved, accumulate=True)
 
 
 def sweep_matrix(

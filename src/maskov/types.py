@@ -382,14 +382,9 @@ class StepInfo:
     calls: Int[Tensor, "n experts"]
 
     @property
-    def proposed_novel(self) -> Bool[Tensor, " n"]:
-        """True where the proposal differs from the current sequence."""
-        return self.proposal.novel
-
-    @property
     def novel(self) -> Bool[Tensor, " n"]:
         """True where the proposal was different and accepted."""
-        return self.accepted & self.proposed_novel
+        return self.accepted & self.proposal.novel
 
 
 @dataclass(frozen=True)

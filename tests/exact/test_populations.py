@@ -321,9 +321,10 @@ def test_every_move_changes_something_however_many_there_are(move):
 class _AfterTheMove(Population):
     """Weighs the particles by where their moves took them."""
 
-    def end(self, chains, rng):
-        weight = self.log_weights(chains, self.share(self.epoch - 1), self.share(self.epoch))
-        return replace(super().end(chains, rng), log_weight=weight)
+    def step(self, chains, rows, scorer, rng):
+        after, info = super().step(chains, rows, scorer, rng)
+        weight = self.log_weights(after, self.share(self.epoch - 1), self.share(self.epoch))
+        return replace(after, log_weight=weight), info
 
 
 class _KeepsWeights(Population):

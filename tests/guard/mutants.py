@@ -53,7 +53,7 @@ MUTANTS = [
     ("energies/ordered.py", "stays = free & (old < first)", "stays = free & (old <= first)",
      ORDERED),
     # kernels
-    ("kernels/draws.py", "log_q_reverse=-old", "log_q_reverse=-found.value", ORDERED),
+    ("kernels/population.py", "log_q_reverse=-old", "log_q_reverse=-found.value", ORDERED),
     ("kernels/population.py", "weights[place] += 1 - share", "weights[place] += 1", POPULATIONS),
     ("kernels/population.py", "start=target.energy, path=path", "path=path", POPULATIONS),
     ("diagnostics/populations.py", "math.log(count * share)", "math.log(share)", POPULATIONS),

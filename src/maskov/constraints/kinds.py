@@ -27,7 +27,7 @@ from maskov.constraints.base import (
     spelled_at,
     spellings,
 )
-from maskov.errors import InputError
+from maskov.errors import InputError, refuse
 from maskov.models.base import MaskedModel
 from maskov.types import Bool, Int, Tensor
 
@@ -80,8 +80,12 @@ class AvoidWords(Constraint):
         single = [spelling[0] for spelling in self._spellings(model) if len(spelling) == 1]
         left = ~model.forbidden.cpu()
         left[single] = False
-        if not left.any():
-            raise InputError(f"no token is left: avoid less than {quoted(self.words)}.")
+        refuse(
+            (
+                not left.any(),
+                f"no token is left: avoid less than {quoted(self.words)}.",
+            ),
+        )
 
     def _spellings(self, model: MaskedModel) -> list[Spelling]:
         return [spelling for word in self.words for spelling in spellings(model, word)]
@@ -102,10 +106,12 @@ class ContainsWords(Constraint):
 
     def __post_init__(self) -> None:
         check_words(self.words, "contain")
-        if len(self.words) > MOST_WORDS:
-            raise InputError(
-                f"at most {MOST_WORDS} words can be required, not {len(self.words)}: drop some."
-            )
+        refuse(
+            (
+                len(self.words) > MOST_WORDS,
+                f"at most {MOST_WORDS} words can be required, not {len(self.words)}: drop some.",
+            ),
+        )
 
     def allowed(self, sequences: PartlyFilled, model: MaskedModel) -> Bool[Tensor, "n vocabulary"]:
         """Try every kind of token: each piece of a word, other continuing tokens, all others."""
@@ -138,11 +144,13 @@ class ContainsWords(Constraint):
             check_proposed(model, word)
         needed = sum(min(map(len, spellings(model, word))) for word in self.words)
         shortest = int(sequences.lengths.min())
-        if needed > shortest:
-            raise InputError(
+        refuse(
+            (
+                needed > shortest,
                 f"{quoted(self.words)} take {needed} tokens, more than a sequence of {shortest} "
-                "holds: use fewer words or a larger --length."
-            )
+                "holds: use fewer words or a larger --length.",
+            ),
+        )
 
     def longest(self, model: MaskedModel) -> int:
         """Return the number of tokens of the longest word."""
@@ -217,10 +225,14 @@ _words = per_model(_Words)
 
 def check_words(words: object, verb: str) -> None:
     """Refuse an empty list of words, and empty words."""
-    if not isinstance(words, tuple) or not words:
-        raise InputError(f"there is no word to {verb}.")
-    if not all(isinstance(word, str) and word.strip() for word in words):
-        raise InputError(f"a word to {verb} is empty.")
+    given = words if isinstance(words, tuple) else ()
+    refuse(
+        (not given, f"there is no word to {verb}."),
+        (
+            not all(isinstance(word, str) and word.strip() for word in given),
+            f"a word to {verb} is empty.",
+        ),
+    )
 
 
 def check_words_agree(constraints: Sequence[Constraint], model: MaskedModel) -> None:
@@ -253,8 +265,12 @@ class AllowedTokens(Constraint):
     rules: tuple[tuple[int, int, str], ...]
 
     def __post_init__(self) -> None:
-        if not isinstance(self.rules, tuple) or not self.rules:
-            raise InputError("there is no rule of allowed tokens: write 30-35:AGST.")
+        refuse(
+            (
+                not isinstance(self.rules, tuple) or not self.rules,
+                "there is no rule of allowed tokens: write 30-35:AGST.",
+            ),
+        )
         for first, last, text in self.rules:
             whole = isinstance(first, int) and isinstance(last, int)
             if not (whole and 1 <= first <= last and text.strip()):
@@ -294,17 +310,19 @@ class AllowedTokens(Constraint):
 
     def check(self, model: MaskedModel, sequences: PartlyFilled, resizable: bool) -> None:
         """Refuse changing lengths, positions that do not exist, and positions without a token."""
-        if resizable:
-            raise InputError(
-                "allowed tokens are those of fixed positions, which moves that change the length "
-                "shift: drop insert-delete and resize, or --allow."
-            )
         shortest = int(sequences.lengths.min())
-        if self.last > shortest:
-            raise InputError(
+        refuse(
+            (
+                resizable,
+                "allowed tokens are those of fixed positions, which moves that change the length "
+                "shift: drop insert-delete and resize, or --allow.",
+            ),
+            (
+                self.last > shortest,
                 f"tokens are allowed at position {self.last}, but a sequence has {shortest} "
-                "tokens: use a larger --length, or other positions."
-            )
+                "tokens: use a larger --length, or other positions.",
+            ),
+        )
         empty = (~(_table(model, self) & ~model.forbidden).any(1)).nonzero().flatten()
         if empty.numel():
             raise InputError(f"no token is allowed at position {int(empty[0]) + 1}: {self}.")
@@ -361,16 +379,22 @@ class _Closeness(Constraint):
     count: int
 
     def __post_init__(self) -> None:
-        if not isinstance(self.count, int) or self.count < 0:
-            raise InputError(f"the changes are limited to 0 or more, not {self.count}.")
+        refuse(
+            (
+                not isinstance(self.count, int) or self.count < 0,
+                f"the changes are limited to 0 or more, not {self.count}.",
+            ),
+        )
 
     def check(self, model: MaskedModel, sequences: PartlyFilled, resizable: bool) -> None:
         """Refuse chains that start from no text."""
-        if not sequences.reference.shape[1]:
-            raise InputError(
+        refuse(
+            (
+                not sequences.reference.shape[1],
                 "a limit on changes counts those to the text that a chain starts from: give one "
-                "with --start-text, or drop --max-changes."
-            )
+                "with --start-text, or drop --max-changes.",
+            ),
+        )
 
     def _only(
         self, allowed: Bool[Tensor, "n reference"], sequences: PartlyFilled, model: MaskedModel
@@ -407,11 +431,13 @@ class MaxChanges(_Closeness):
     def check(self, model: MaskedModel, sequences: PartlyFilled, resizable: bool) -> None:
         """Refuse changing lengths."""
         super().check(model, sequences, resizable)
-        if resizable:
-            raise InputError(
+        refuse(
+            (
+                resizable,
                 "MaxChanges counts positions, which moves that change the length shift: use "
-                "MaxEdits."
-            )
+                "MaxEdits.",
+            ),
+        )
 
     def _changes(self, sequences: PartlyFilled) -> Int[Tensor, " n"]:
         known, reference = sequences.known, sequences.reference

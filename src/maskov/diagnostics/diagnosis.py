@@ -82,7 +82,8 @@ def summarise(manifest: Manifest, traces: Traces) -> Summary:
         mean_of_chains(traces[f"energy_{name}"][kept], manifest.particles)
         for name in ("raw", "norm")
     )
-    if several_lengths(traces, kept):
+    lengths = traces["lengths"][kept]
+    if bool((lengths != lengths[:1, :1]).any()):
         raw = norm = (None, None)
         notes.append(
             "sequences have several lengths, and energies grow with the length: means are per "
@@ -109,12 +110,6 @@ def summarise(manifest: Manifest, traces: Traces) -> Summary:
         energy_norm_mean=norm[0],
         energy_norm_standard_error=norm[1],
     )
-
-
-def several_lengths(traces: Traces, kept: slice) -> bool:
-    """Whether the sequences of some epochs have more than one length."""
-    lengths = traces["lengths"][kept]
-    return bool((lengths != lengths[:1, :1]).any())
 
 
 def mean_of_chains(

@@ -20,7 +20,7 @@ from typing import ClassVar
 
 import torch
 
-from maskov.errors import InputError, MaskovError, TooLongError
+from maskov.errors import InputError, MaskovError, TooLongError, refuse
 from maskov.models.base import MaskedModel
 from maskov.models.scorer import Scorer, is_out_of_memory
 from maskov.parts import is_built_in, part_text
@@ -165,8 +165,12 @@ class MaskedEnergy(Energy):
     normalised: ClassVar[bool]
 
     def __post_init__(self) -> None:
-        if self.groups is not None and (type(self.groups) is not int or self.groups < 1):
-            raise InputError(f"an energy has 1 group of positions or more, not {self.groups}.")
+        refuse(
+            (
+                self.groups is not None and (type(self.groups) is not int or self.groups < 1),
+                f"an energy has 1 group of positions or more, not {self.groups}.",
+            ),
+        )
 
     def terms(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, "n length"]:
         """Return the term of each position, zero at padding."""
@@ -266,8 +270,12 @@ class Sum(Energy):
     weighted: tuple[tuple[float, Energy], ...]
 
     def __post_init__(self) -> None:
-        if not all(math.isfinite(weight) for weight, _ in self.weighted):
-            raise InputError("the weights of a sum of energies must be finite numbers.")
+        refuse(
+            (
+                not all(math.isfinite(weight) for weight, _ in self.weighted),
+                "the weights of a sum of energies must be finite numbers.",
+            ),
+        )
         masked = {part.groups: part for _, part in self.parts if isinstance(part, MaskedEnergy)}
         object.__setattr__(self, "compares", any(part.compares for _, part in self.parts))
         if len(masked) > 1:

@@ -28,7 +28,7 @@ import torch
 
 from maskov.constraints import Constraint
 from maskov.energies.base import CachedEnergy, Energy, Evaluation
-from maskov.errors import InputError
+from maskov.errors import InputError, refuse
 from maskov.models.base import MaskedModel, Queries
 from maskov.models.scorer import Scorer
 from maskov.moves.base import MaskedConditional
@@ -75,22 +75,43 @@ class Ordered(CachedEnergy):
         def whole(value: object, least: int) -> bool:
             return type(value) is int and value >= least
 
-        if self.order not in ORDERS:
-            raise InputError(f"the order '{self.order}' is unknown; use {', '.join(ORDERS)}.")
-        if self.rule not in (None, "confident"):
-            raise InputError(f"the rule '{self.rule}' is unknown; the only one is 'confident'.")
-        if not (whole(self.seed, 0) and whole(self.orders, 1) and self.orders <= MOST_ORDERS):
-            raise InputError(f"ordered takes a seed of 0 or more and 1 to {MOST_ORDERS} orders.")
-        if self.groups is not None and not whole(self.groups, 1):
-            raise InputError(f"an energy has 1 group of positions or more, not {self.groups}.")
-        if type(self.temperature) not in (int, float) or not 0 < self.temperature < math.inf:
-            raise InputError(f"the temperature must be above 0, not {self.temperature}.")
-        if self.rule is not None and (self.order != "random" or self.groups or self.orders > 1):
-            raise InputError("a rule chooses the order: drop the order, groups and orders.")
-        if self.orders > 1 and self.order != "random":
-            raise InputError("a mixture has random orders: drop the order, or orders.")
-        if self.constraints and self.groups:
-            raise InputError("constraints need one place after the other: drop the groups.")
+        refuse(
+            (
+                self.order not in ORDERS,
+                f"the order '{self.order}' is unknown; use {', '.join(ORDERS)}.",
+            ),
+            (
+                self.rule not in (None, "confident"),
+                f"the rule '{self.rule}' is unknown; the only one is 'confident'.",
+            ),
+            (
+                not (whole(self.seed, 0) and whole(self.orders, 1) and self.orders <= MOST_ORDERS),
+                f"ordered takes a seed of 0 or more and 1 to {MOST_ORDERS} orders.",
+            ),
+            (
+                self.groups is not None and not whole(self.groups, 1),
+                f"an energy has 1 group of positions or more, not {self.groups}.",
+            ),
+            (
+                type(self.temperature) not in (int, float) or not 0 < self.temperature < math.inf,
+                f"the temperature must be above 0, not {self.temperature}.",
+            ),
+        )
+        refuse(
+            (
+                self.rule is not None
+                and (self.order != "random" or self.groups or self.orders > 1),
+                "a rule chooses the order: drop the order, groups and orders.",
+            ),
+            (
+                self.orders > 1 and self.order != "random",
+                "a mixture has random orders: drop the order, or orders.",
+            ),
+            (
+                self.constraints and self.groups,
+                "constraints need one place after the other: drop the groups.",
+            ),
+        )
 
     @property
     def conditional(self) -> MaskedConditional:

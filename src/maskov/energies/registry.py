@@ -27,7 +27,7 @@ from maskov.energies.counting import (
 from maskov.energies.networks import Autoregressive, Classifier, Loading, Similar
 from maskov.energies.ordered import Ordered
 from maskov.energies.other_models import AutoregressiveTranslation, OtherModel
-from maskov.errors import InputError
+from maskov.errors import InputError, refuse
 from maskov.models.checkpoint import translation_folder
 from maskov.parts import is_import_path, load_part, parse_call, split_outside
 
@@ -153,12 +153,16 @@ def _masked(
     """Return E_raw or E_norm, of the model that proposes or of another one."""
     named = all(isinstance(one, str) for one in arguments) and len(arguments) < 2
     empty = "(" in term and not (arguments or options)
-    if not named or empty or options.keys() - {"groups"}:
-        raise InputError(
-            f"'{term.strip()}' is not an energy: write {name}, {name}(groups=4) or {name}(MODEL)."
-        )
-    if options and type(options["groups"]) is not int:
-        raise InputError(f"the groups of '{term.strip()}' must be a whole number.")
+    refuse(
+        (
+            not named or empty or options.keys() - {"groups"},
+            f"'{term.strip()}' is not an energy: write {name}, {name}(groups=4) or {name}(MODEL).",
+        ),
+        (
+            options and type(options["groups"]) is not int,
+            f"the groups of '{term.strip()}' must be a whole number.",
+        ),
+    )
     energy = _MASKED[name](**options)
     return OtherModel(energy, arguments[0], loading) if arguments else energy
 

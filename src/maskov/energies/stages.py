@@ -21,7 +21,7 @@ from itertools import pairwise
 import torch
 
 from maskov.energies.base import CachedEnergy, Energy, MaskedEnergy
-from maskov.errors import InputError
+from maskov.errors import InputError, refuse
 from maskov.types import Bool, Int, Tensor, inside
 
 # All masked passes of a sequence cost about this many, where stages are put in order.
@@ -43,13 +43,14 @@ class DelayedAcceptance:
         if isinstance(self.nearest, int):
             counts: tuple[int, ...] = (self.nearest,) if self.nearest else ()
             object.__setattr__(self, "nearest", counts)
-        if any(count < 1 for count in self.early) or any(
-            one >= next_ for one, next_ in pairwise(self.early)
-        ):
-            raise InputError(
+        refuse(
+            (
+                any(count < 1 for count in self.early)
+                or any(one >= next_ for one, next_ in pairwise(self.early)),
                 f"early tests score more and more of the nearest positions, as in 1,2,4, not "
-                f"{','.join(map(str, self.early))}."
-            )
+                f"{','.join(map(str, self.early))}.",
+            ),
+        )
 
     @property
     def early(self) -> tuple[int, ...]:

@@ -27,7 +27,7 @@ import torch
 from maskov.energies.base import CachedEnergy, Energy, MaskedEnergy, evaluated
 from maskov.energies.counting import at_temperature
 from maskov.energies.stages import AcceptanceStages, DelayedAcceptance, Stage, near_all, near_window
-from maskov.errors import InputError
+from maskov.errors import InputError, refuse
 from maskov.kernels.base import Kernel, counted, log_ratio, with_tokens
 from maskov.models.scorer import Scorer
 from maskov.moves import LowestConfidence, MaskedConditional, Move, Site
@@ -60,11 +60,13 @@ class MoveKernel(Kernel):
         # The nearest class that says how to propose must say, too, that this keeps constraints.
         says = (vars(one) for one in type(self.move).__mro__)
         own = next(one for one in says if one.keys() & {"propose", "keeps_constraints"})
-        if self.conditional.constraints and not own.get("keeps_constraints", False):
-            raise InputError(
+        refuse(
+            (
+                self.conditional.constraints and not own.get("keeps_constraints", False),
                 f"the move '{type(self.move).__qualname__}' does not keep constraints: use site, "
-                "span, insert-delete or resize, or set its `keeps_constraints` if it does."
-            )
+                "span, insert-delete or resize, or set its `keeps_constraints` if it does.",
+            ),
+        )
 
     @property
     def conditional(self) -> MaskedConditional:  # type: ignore[override]
@@ -72,7 +74,7 @@ class MoveKernel(Kernel):
         return self.move.conditional
 
     @property
-    def reaches_everything(self) -> bool:
+    def reaches_everything(self) -> bool:  # type: ignore[override]
         """Whether the move does."""
         return self.move.reaches_everything
 
@@ -158,19 +160,21 @@ class Metropolis(MoveKernel):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.move.conditional.temperature == 0:
-            raise InputError(
+        refuse(
+            (
+                self.move.conditional.temperature == 0,
                 "a proposal temperature of 0 cannot be reversed, so 'mh' cannot use it; "
-                "use a positive one, or --kernel gibbs."
-            )
-        if not self.target_temperature > 0:
-            raise InputError(
-                f"the target temperature must be above 0, not {self.target_temperature}."
-            )
-        if self.delayed.early and not self.energy.needs_passes:
-            raise InputError(
-                f"the energy '{self.energy}' has no masked passes to test early: drop --delayed."
-            )
+                "use a positive one, or --kernel gibbs.",
+            ),
+            (
+                not self.target_temperature > 0,
+                f"the target temperature must be above 0, not {self.target_temperature}.",
+            ),
+            (
+                self.delayed.early and not self.energy.needs_passes,
+                f"the energy '{self.energy}' has no masked passes to test early: drop --delayed.",
+            ),
+        )
         if self.delayed.nearest is None:
             # Passes of single positions justify an early test; of groups there are few.
             alone = self.energy.needs_passes and self.energy.groups is None

@@ -15,7 +15,7 @@ import torch
 
 from maskov.config import ModelSource
 from maskov.encoders import Encoder, LMHead, Memory, Reading
-from maskov.errors import InputError, ModelError
+from maskov.errors import InputError, ModelError, refuse
 from maskov.models.base import MaskedModel, coarse
 from maskov.models.network import TranslationNetwork, decoder_of
 from maskov.models.packed import PackedModel
@@ -201,13 +201,17 @@ def source_ids(
     most, end = model.network.shape.longest, int(model.tokenizer.eos_token_id)
     encoded = token_ids(model.tokenizer, list(texts), model.name, add_special_tokens=False)
     for ids, line in zip(encoded, numbers, strict=True):
-        if not ids:
-            raise InputError(f"line {line} is empty; give at least one word.")
-        if len(ids) >= most:
-            raise InputError(
+        refuse(
+            (
+                not ids,
+                f"line {line} is empty; give at least one word.",
+            ),
+            (
+                len(ids) >= most,
                 f"line {line} has {len(ids)} tokens; '{model.name}' takes at most {most - 1}. "
-                "Split it into sentences."
-            )
+                "Split it into sentences.",
+            ),
+        )
     return [[*map(int, ids), end] for ids in encoded]
 
 

@@ -24,15 +24,8 @@ from maskov.encoders import Encoder
 from maskov.encoders.blocks import Block, CrossAttention, Embedding, EncoderNetwork, FeedForward
 from maskov.encoders.families import Weights
 from maskov.errors import ModelError
-from maskov.models.checkpoint import ARCHITECTURE, check_files, read_config
-from maskov.models.tokens import (
-    MERGES_FILE,
-    BytePairTokenizer,
-    Merges,
-    PlainTokenizer,
-    import_transformers,
-    silence_transformers,
-)
+from maskov.models.checkpoint import ARCHITECTURE, check_files, load_tokenizer, read_config
+from maskov.models.tokens import MERGES_FILE, BytePairTokenizer, Merges
 from maskov.types import Bool, Float, Int, Tensor
 
 
@@ -387,20 +380,16 @@ def load_translation(
         raise ModelError(f"{damaged}: its weights do not fit its config.json ({different}).")
     copies = {name: value.to(device, dtype, copy=True) for name, value in weights.items()}
     network.load_state_dict(copies, assign=True)
-    tokenizer = load_tokenizer(folder)
+    tokenizer = _tokenizer_of(folder)
     if max(tokenizer.get_vocab().values(), default=0) >= network.shape.vocabulary:
         raise ModelError(f"the tokenizer of '{folder}' has more tokens than its network.")
     return network.eval().requires_grad_(False), tokenizer
 
 
-def load_tokenizer(folder: Path) -> Any:
+def _tokenizer_of(folder: Path) -> Any:
     """Read the tokenizer of a translation model."""
-    tokenizer: Any = PlainTokenizer.read(folder)
     try:
-        if tokenizer is None:
-            with silence_transformers():
-                general = import_transformers().PreTrainedTokenizerFast
-                tokenizer = general.from_pretrained(folder)
+        tokenizer = load_tokenizer(str(folder))
     except Exception as error:  # damaged files raise many kinds of errors
         raise ModelError(f"'{folder}' has no readable tokenizer.") from error
     for name in ("pad", "bos", "eos", "unk", "mask"):

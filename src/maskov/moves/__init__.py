@@ -1,7 +1,7 @@
 """Moves: where a chain might go next, with both directions' exact probabilities."""
 
 from maskov.moves.base import MaskedConditional, Move
-from maskov.moves.site import ORDERS, LowestConfidence, Positions, Site, Sweep
+from maskov.moves.site import ORDERS, LowestConfidence, Site, Sweep
 from maskov.moves.windows import INSERT_DELETE, WINDOWS, Resize, Span, Window
 
 __all__ = [
@@ -11,7 +11,6 @@ __all__ = [
     "LowestConfidence",
     "MaskedConditional",
     "Move",
-    "Positions",
     "Resize",
     "Site",
     "Span",

@@ -14,13 +14,11 @@ of a step is "rank between k·s and k·(s+1)": no lists, any number of chains at
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import torch
 
-from maskov.errors import InputError
+from maskov.errors import refuse
 from maskov.models.scorer import Scorer
 from maskov.moves.base import NEVER, MaskedConditional, Move, random_rank, ranked
 from maskov.moves.filling import Filling
@@ -30,46 +28,24 @@ from maskov.types import Bool, Chains, Int, Proposal, Tensor
 ORDERS = ("random", "left-to-right")
 
 
-class Positions(ABC):
-    """A rule for the positions of each step."""
-
-    # Whether the choice looks at the tokens; if so, it would need its own q(M|x)/q(M|x').
-    looks_at_tokens: ClassVar[bool]
-
-    @abstractmethod
-    def begin(self, chains: Chains, rng: Rng) -> Chains:
-        """Set the order of the epoch that starts now."""
-
-    @abstractmethod
-    def steps(self, chains: Chains) -> Int[Tensor, " chains"]:
-        """Return the number of steps of this epoch for each chain."""
-
-    @abstractmethod
-    def masked(self, chains: Chains, rows: Int[Tensor, " n"], rng: Rng) -> Bool[Tensor, "n length"]:
-        """Return the positions that the next step of the epoch masks in the chosen chains."""
-
-    def at(self, epoch: int, block: int | None) -> Positions:
-        """Return the rule as it is in one epoch; `block` is the schedule's, if it has one."""
-        return self
-
-
 @dataclass(frozen=True)
-class Sweep(Positions):
+class Sweep:
     """Blocks of positions chosen independently of the tokens.
 
     `random` is a fresh random order each epoch, `left-to-right` the plain order.
     """
 
-    looks_at_tokens: ClassVar[bool] = False
-
     order: str = "random"
     block: int = 1
 
     def __post_init__(self) -> None:
-        if self.order not in ORDERS:
-            raise InputError(f"unknown order '{self.order}'; use one of {', '.join(ORDERS)}.")
-        if self.block < 1:
-            raise InputError(f"a block has at least one position, not {self.block}.")
+        refuse(
+            (
+                self.order not in ORDERS,
+                f"unknown order '{self.order}'; use one of {', '.join(ORDERS)}.",
+            ),
+            (self.block < 1, f"a block has at least one position, not {self.block}."),
+        )
 
     def begin(self, chains: Chains, rng: Rng) -> Chains:
         """Rank the free positions."""
@@ -114,14 +90,12 @@ class Sweep(Positions):
 
 
 @dataclass(frozen=True)
-class LowestConfidence(Positions):
+class LowestConfidence:
     """Mask-predict's rule: mask what the model was least sure of, fewer each iteration.
 
     Iteration t of N masks ⌊n·(N−t)/N⌋ of the n free positions, at least one; the first masks
     all. The choice looks at the tokens, so no kernel that uses it leaves a target invariant.
     """
-
-    looks_at_tokens: ClassVar[bool] = True
 
     iterations: int
     iteration: int = 0
@@ -158,19 +132,21 @@ class Site(Move):
     keeps_constraints = True
 
     conditional: MaskedConditional = MaskedConditional()
-    positions: Positions = Sweep()
+    positions: Sweep | LowestConfidence = Sweep()
 
     def __post_init__(self) -> None:
-        if self.conditional.constraints and self.positions.looks_at_tokens:
-            raise InputError(
+        refuse(
+            (
+                self.conditional.constraints and self.irreversible,
                 "mask-predict fills all positions at once, whatever the constraints: use another "
-                "kernel, or drop them."
+                "kernel, or drop them.",
             )
+        )
 
     @property
     def irreversible(self) -> bool:  # type: ignore[override]
         """True if the positions are chosen by looking at the tokens."""
-        return self.positions.looks_at_tokens
+        return isinstance(self.positions, LowestConfidence)
 
     def begin(self, chains: Chains, rng: Rng) -> Chains:
         """Rank the positions."""

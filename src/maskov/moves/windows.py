@@ -29,7 +29,7 @@ from dataclasses import dataclass
 
 import torch
 
-from maskov.errors import InputError
+from maskov.errors import InputError, refuse
 from maskov.models.scorer import Scorer
 from maskov.moves.base import MaskedConditional, Move, random_rank
 from maskov.moves.filling import Filling, Windows
@@ -85,12 +85,20 @@ class Span(Window):
     weights: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        if not self.sizes or any(size < 1 for size in self.sizes):
-            raise InputError("a span has at least one position: write span(2:3).")
-        if self.weights and len(self.weights) != len(self.sizes):
-            raise InputError("a span has one weight for each of its sizes.")
-        if not all(weight > 0 for weight in self.weights):
-            raise InputError("the weights of span sizes must be above 0.")
+        refuse(
+            (
+                not self.sizes or any(size < 1 for size in self.sizes),
+                "a span has at least one position: write span(2:3).",
+            ),
+            (
+                self.weights and len(self.weights) != len(self.sizes),
+                "a span has one weight for each of its sizes.",
+            ),
+            (
+                not all(weight > 0 for weight in self.weights),
+                "the weights of span sizes must be above 0.",
+            ),
+        )
 
     def steps(self, chains: Chains) -> Int[Tensor, " chains"]:
         """Return so many steps that an epoch resamples about every free position once."""
@@ -148,8 +156,12 @@ class Resize(Move):
     pairs: tuple[tuple[int, int], ...] = INSERT_DELETE
 
     def __post_init__(self) -> None:
-        if not self.pairs or any(not 0 <= less < more for less, more in self.pairs):
-            raise InputError("a window is resized from fewer to more positions, as in (0, 1).")
+        refuse(
+            (
+                not self.pairs or any(not 0 <= less < more for less, more in self.pairs),
+                "a window is resized from fewer to more positions, as in (0, 1).",
+            ),
+        )
 
     def propose(
         self, chains: Chains, rows: Int[Tensor, " n"], scorer: Scorer, rng: Rng

@@ -370,7 +370,7 @@ def _target_of(group: GroupState, kernel: Kernel) -> int:
 def _happened(info: StepInfo, width: int) -> Tensor:
     """Return what a step counts, in the order of `COUNTS`, then the calls of each expert."""
     one, stuck = torch.ones_like(info.passes), info.proposal.log_q_reverse == -torch.inf
-    columns = (info.accepted, info.novel, info.proposed_novel, one, info.passes, stuck)
+    columns = (info.accepted, info.novel, info.proposal.novel, one, info.passes, stuck)
     counts = torch.cat([torch.stack([one.long() for one in columns], dim=1), info.calls], dim=1)
     # A step without an energy calls no expert; a prior of lengths that the run found comes last.
     return torch.nn.functional.pad(counts, (0, width - counts.shape[1]))
