@@ -147,12 +147,12 @@ class Methods:
         rng, zero = CounterRng(self.seed), torch.zeros_like(chain)
         drawn = self.left.draw(self.scorer, asked, chain, zero, rng)
         assert asked.free is not None
-        chains = Chains.at(drawn.tokens, asked.lengths, asked.free, chain, zero)
+        chains = Chains.at(drawn.tokens, chain, asked.lengths, asked.free)
         while True:
             for after, _ in epoch(kernel, chains, self.scorer, rng):
                 chains = after
                 yield chains
-            chains = ended(kernel.end(chains, rng))
+            chains = ended(chains)
 
     def _shares(self, gap: Gap, counts: Counter[Tokens], base: float) -> dict[str, Any]:
         """Return what shares of states say of the truth."""

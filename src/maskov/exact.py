@@ -121,10 +121,7 @@ def fresh_state(
     tokens: Int[Tensor, "n length"], free: Bool[Tensor, "n length"] | None = None
 ) -> Chains:
     """Return a state whose chains stand at the given sequences, all of one length."""
-    count, length = tokens.shape
-    zero = torch.zeros(count, dtype=torch.long, device=tokens.device)
-    free = torch.ones_like(tokens, dtype=torch.bool) if free is None else free
-    return Chains.at(tokens, torch.full_like(zero, length), free, chain=zero, source=zero)
+    return Chains.at(tokens, free=free)
 
 
 class Outcomes(Rng):

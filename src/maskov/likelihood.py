@@ -440,10 +440,8 @@ def _blank(model: MaskedModel, group: Group, count: int, first: int = 0) -> Chai
     """Return so many masked sequences of a length, translations of one source if there is any."""
     length, source = group
     tokens = torch.full((count, length), model.mask_id, device=model.device)
-    lengths = torch.full((count,), length, device=model.device)
     chain = torch.arange(count, device=model.device) + first
-    free = torch.ones_like(tokens, dtype=torch.bool)
-    return Chains.at(tokens, lengths, free, chain, torch.full_like(chain, source))
+    return Chains.at(tokens, chain, source=torch.full_like(chain, source))
 
 
 def _target(

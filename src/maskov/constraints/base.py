@@ -73,11 +73,6 @@ class Constraint(ABC):
     def possible(self, sequences: PartlyFilled, model: MaskedModel) -> Bool[Tensor, " n"]:
         """Return whether it can still be met; where no place is unfilled, whether it is met."""
 
-    @property
-    @abstractmethod
-    def violation(self) -> str:
-        """What is wrong with a sequence that cannot meet it, as the end of a sentence."""
-
     def check(  # noqa: B027 - most have something to refuse, not all
         self, model: MaskedModel, sequences: PartlyFilled, resizable: bool
     ) -> None:

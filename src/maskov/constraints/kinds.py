@@ -70,11 +70,6 @@ class AvoidWords(Constraint):
         found = [spelled_at(sequences.known, one).any(1) for one in self._spellings(model)]
         return ~torch.stack(found).any(0)
 
-    @property
-    def violation(self) -> str:
-        """It holds one."""
-        return f"holds what is to be avoided: {quoted(self.words)}"
-
     def check(self, model: MaskedModel, sequences: PartlyFilled, resizable: bool) -> None:
         """Refuse words that the model does not know, and to avoid every token."""
         single = [spelling[0] for spelling in self._spellings(model) if len(spelling) == 1]
@@ -132,11 +127,6 @@ class ContainsWords(Constraint):
     def possible(self, sequences: PartlyFilled, model: MaskedModel) -> Bool[Tensor, " n"]:
         """Return whether all words can stand."""
         return _words(model, self.words).fit(sequences.known)
-
-    @property
-    def violation(self) -> str:
-        """They do not fit."""
-        return f"neither holds {quoted(self.words)} nor has blanks in which they fit"
 
     def check(self, model: MaskedModel, sequences: PartlyFilled, resizable: bool) -> None:
         """Refuse words that the model does not know, or that are more than the sequences hold."""
@@ -303,11 +293,6 @@ class AllowedTokens(Constraint):
         fine = table[place.expand(known.shape), known.clamp(min=0)]
         return (fine | (known < 0)).all(1)
 
-    @property
-    def violation(self) -> str:
-        """A token is another."""
-        return f"holds a token that is not allowed at its position ({self})"
-
     def check(self, model: MaskedModel, sequences: PartlyFilled, resizable: bool) -> None:
         """Refuse changing lengths, positions that do not exist, and positions without a token."""
         shortest = int(sequences.lengths.min())
@@ -423,11 +408,6 @@ class MaxChanges(_Closeness):
         as_long = (sequences.reference >= 0).sum(1) == sequences.lengths
         return (self._changes(sequences) <= self.count) & as_long
 
-    @property
-    def violation(self) -> str:
-        """It is another text."""
-        return f"differs from its text in more than {self.count} tokens"
-
     def check(self, model: MaskedModel, sequences: PartlyFilled, resizable: bool) -> None:
         """Refuse changing lengths."""
         super().check(model, sequences, resizable)
@@ -470,11 +450,6 @@ class MaxEdits(_Closeness):
     def possible(self, sequences: PartlyFilled, model: MaskedModel) -> Bool[Tensor, " n"]:
         """Return whether the distance can be small enough."""
         return self._after(sequences)[:, 0, 0] <= self.count
-
-    @property
-    def violation(self) -> str:
-        """It is another text."""
-        return f"is more than {self.count} edits away from its text"
 
     def _before(self, sequences: PartlyFilled) -> Int[Tensor, "n places reference"]:
         """Return the distance of the first i tokens from the first j of the text."""

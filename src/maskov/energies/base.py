@@ -22,9 +22,9 @@ import torch
 
 from maskov.errors import InputError, MaskovError, TooLongError, refuse
 from maskov.models.base import MaskedModel
-from maskov.models.scorer import Scorer, is_out_of_memory
+from maskov.models.scorer import is_out_of_memory
 from maskov.parts import is_built_in, part_text
-from maskov.types import Bool, Float, Int, Sequences, Tensor
+from maskov.types import Float, Int, Sequences, Tensor
 
 # What may stand for an energy: numbers for texts.
 TextFunction = Callable[[list[str]], Sequence[float]]
@@ -236,31 +236,6 @@ class Evaluation:
     value: Float[Tensor, " n"]
     cells: Float[Tensor, "n cells"]
     passes: Int[Tensor, " n"]
-
-
-class CachedEnergy(Energy):
-    """An energy with its own passes, of which it remembers some numbers for each sequence.
-
-    With those of a sequence, the energy of one that differs at a few positions costs less.
-    """
-
-    @abstractmethod
-    def cells(self, width: int) -> int:
-        """Return how many numbers it remembers of a sequence that is padded to a width."""
-
-    @abstractmethod
-    def evaluate(
-        self,
-        scorer: Scorer,
-        sequences: Sequences,
-        known: Float[Tensor, "n cells"] | None = None,
-        changed: Bool[Tensor, "n length"] | None = None,
-    ) -> Evaluation:
-        """Evaluate sequences that differ where they `changed` from those with the `known` cells."""
-
-    def __call__(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
-        """Return the energy of each sequence, from nothing."""
-        return self.evaluate(Scorer(model), sequences).value
 
 
 @dataclass(frozen=True)

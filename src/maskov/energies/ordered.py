@@ -27,7 +27,7 @@ from dataclasses import dataclass, fields, replace
 import torch
 
 from maskov.constraints import Constraint
-from maskov.energies.base import CachedEnergy, Energy, Evaluation
+from maskov.energies.base import Energy, Evaluation
 from maskov.errors import InputError, refuse
 from maskov.models.base import MaskedModel, Queries
 from maskov.models.scorer import Scorer
@@ -53,7 +53,7 @@ class Drawn:
 
 
 @dataclass(frozen=True)
-class Ordered(CachedEnergy):
+class Ordered(Energy):
     """−log p of a sequence whose places are revealed one after the other in a fixed order.
 
     `order` is random (which one follows from the `seed` and the length), left-to-right or
@@ -119,8 +119,15 @@ class Ordered(CachedEnergy):
         return MaskedConditional(float(self.temperature), constraints=self.constraints)
 
     def cells(self, width: int) -> int:
-        """Count the terms of all orders; by a rule, the rank of each place, too."""
+        """Return how many numbers chains remember of a sequence that is padded to a width.
+
+        They are the terms of all orders; by a rule, the rank of each place, too.
+        """
         return width * (self.orders if self.rule is None else 2)
+
+    def __call__(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
+        """Return −log p of each sequence, from nothing."""
+        return self.evaluate(Scorer(model), sequences).value
 
     def evaluate(
         self,

@@ -20,7 +20,8 @@ from itertools import pairwise
 
 import torch
 
-from maskov.energies.base import CachedEnergy, Energy, MaskedEnergy
+from maskov.energies.base import Energy, MaskedEnergy
+from maskov.energies.ordered import Ordered
 from maskov.errors import InputError, refuse
 from maskov.types import Bool, Int, Tensor, inside
 
@@ -137,11 +138,11 @@ class AcceptanceStages:
         return len(self.energy.parts) + sum(len(part.stages) - 1 for part in self.others)
 
     @property
-    def _cached(self) -> list[CachedEnergy]:
+    def _cached(self) -> list[Ordered]:
         every = (stage for part in self.others for stage in part.stages)
-        return [stage for stage in every if isinstance(stage, CachedEnergy)]
+        return [stage for stage in every if isinstance(stage, Ordered)]
 
-    def memory(self, energy: CachedEnergy, width: int) -> slice:
+    def memory(self, energy: Ordered, width: int) -> slice:
         """Return the columns of what one of the parts remembers."""
         begin = self._plain
         for part in self._cached:

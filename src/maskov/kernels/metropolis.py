@@ -24,8 +24,9 @@ from functools import cached_property
 
 import torch
 
-from maskov.energies.base import CachedEnergy, Energy, MaskedEnergy, evaluated
+from maskov.energies.base import Energy, MaskedEnergy, evaluated
 from maskov.energies.counting import at_temperature
+from maskov.energies.ordered import Ordered
 from maskov.energies.stages import AcceptanceStages, DelayedAcceptance, Stage, near_all, near_window
 from maskov.errors import InputError, refuse
 from maskov.kernels.base import Kernel, counted, log_ratio, with_tokens
@@ -241,7 +242,7 @@ class Metropolis(MoveKernel):
                 values[:, column] = part(scorer.model, sequences)
         for other in self.plan.others:
             for column, stage in zip(other.columns, other.stages, strict=True):
-                if isinstance(stage, CachedEnergy):
+                if isinstance(stage, Ordered):
                     found = stage.evaluate(scorer, sequences)
                     values[:, column] = found.value
                     values[:, self.plan.memory(stage, width)] = found.cells
@@ -400,7 +401,7 @@ class ProposalScores:
         self._scorer.forget()
         for part, column, energy in self._plan.new_evaluations(number):
             self.calls[index, part] += 1
-            if isinstance(energy, CachedEnergy):
+            if isinstance(energy, Ordered):
                 self._evaluate(energy, column, index)
                 continue
             # What an expert cannot read is impossible, whatever the sign of its weight.
@@ -416,7 +417,7 @@ class ProposalScores:
         known = self._plan.other_drop(stage, self._old[index], self.values[index])
         return self._masked_drop(stage, index) + known
 
-    def _evaluate(self, energy: CachedEnergy, column: int, index: Tensor) -> None:
+    def _evaluate(self, energy: Ordered, column: int, index: Tensor) -> None:
         """Evaluate an energy from what it remembers of the chains' own sequences."""
         proposal, memory = self._proposal, self._plan.memory(energy, self._proposal.tokens.shape[1])
         if proposal.evaluated is not None and energy.is_part(proposal.evaluated[0]):

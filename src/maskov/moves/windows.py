@@ -118,7 +118,9 @@ class Span(Window):
             return rng.uniform(chain, step, Purpose.POSITION, torch.full_like(chain, index))
 
         number, size = uniform(_SIZE), torch.full_like(chain, self.sizes[0])
-        for bound, larger in zip(self._bounds, self.sizes[1:], strict=True):
+        # The unit interval is cut into the sizes.
+        bounds = self._chances.cumsum(0)[:-1].tolist()
+        for bound, larger in zip(bounds, self.sizes[1:], strict=True):
             size = torch.where(number >= bound, larger, size)
         count = free.sum(1)
         size = torch.minimum(size, count)
@@ -133,12 +135,6 @@ class Span(Window):
         weights = self.weights or (1.0,) * len(self.sizes)
         chances = torch.tensor(weights, dtype=torch.float64)
         return chances / chances.sum()
-
-    @property
-    def _bounds(self) -> list[float]:
-        """Where the unit interval is cut into the sizes."""
-        bounds: list[float] = self._chances.cumsum(0)[:-1].tolist()
-        return bounds
 
     def __str__(self) -> str:
         sizes = ",".join(map(str, self.sizes))
