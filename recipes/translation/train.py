@@ -37,11 +37,11 @@ from maskov.models.network import (
     TranslationShape,
     load_tokenizer,
     load_translation,
-    save_translation,
 )
 from recipes.trainer import BestAverage, Precision, Trainer, Training
 from recipes.translation.compiling import compiled, succeeds, tolerate_failures, uncompile
 from recipes.translation.corpus import Batch, Pairs, read_lines
+from recipes.translation.folders import save_translation
 from recipes.translation.losses import Masking, WordLoss, causal_loss, masked_loss, word_loss
 
 PAIRS = ("de-en", "ro-en")

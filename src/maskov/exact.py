@@ -7,7 +7,7 @@ what they prove holds for the code that samples, not for a second copy of it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import reduce
 from typing import Any, TypeVar
@@ -26,8 +26,8 @@ from maskov.random import CounterRng, Purpose, Rng
 from maskov.types import Bool, Chains, Float, Int, Sequences, StepInfo, Tensor
 
 _MOST_STATES = 200_000
-# Copies of each source that a first run begins with, and the most rows of a later one.
-_FIRST_COPIES, _MOST_ROWS = 16, 20_000
+# The most rows of a run, but for the first one.
+_MOST_ROWS = 20_000
 _Result = TypeVar("_Result")
 
 
@@ -125,28 +125,18 @@ def fresh_state(
 
 
 class Outcomes(Rng):
-    """Splits copies of a row among the outcomes of each of its choices.
+    """Makes every row choose as it is `told`, and from there on the first outcome each time.
 
-    Copies are neighbours and choose alike until they are split; `leader` is the first of them and
-    `copies` their number. Where they are fewer than the outcomes, the rest is left for another run,
-    whose rows are `told` how they choose to get there (−1: by themselves). Rows are told apart by
-    their chain. Whatever is drawn with `uniform` is the same for all, as it must not depend on the
-    tokens.
+    The outcomes that it passes over are `left` for further rows. Rows are told apart by their
+    chain; −1 tells nothing. Whatever is drawn with `uniform` is the same for all, as it must not
+    depend on the tokens.
     """
 
-    def __init__(
-        self,
-        told: Int[Tensor, "rows choices"],
-        copies: Int[Tensor, " rows"],
-        seed: int,
-    ) -> None:
-        row = torch.arange(len(told)).repeat_interleave(copies)
-        self.leader, self._copies = (copies.cumsum(0) - copies)[row], copies[row]
-        self.chance = torch.ones(len(row), dtype=torch.float64)
-        self._chosen, self._asked = told[row], torch.zeros_like(row)
-        self._options = torch.ones_like(self._chosen)
-        # Rows, which of their choices it is, and an outcome that no copy was left for.
-        self._missed = [(row[:0], row[:0], row[:0])]
+    def __init__(self, told: Int[Tensor, "rows choices"], seed: int) -> None:
+        self._told, self._asked = told, torch.zeros(len(told), dtype=torch.long)
+        self.chance = torch.ones(len(told), dtype=torch.float64)
+        # Rows, which of their choices it is, and an outcome that was passed over.
+        self._missed = [(self._asked[:0],) * 3]
         self._numbers = CounterRng(seed)
 
     def uniform(
@@ -183,25 +173,15 @@ class Outcomes(Rng):
         self, row: Int[Tensor, " n"], chances: Float[Tensor, "n outcomes"]
     ) -> Int[Tensor, " n"]:
         """Return the next outcome of different rows."""
-        number, leader, copies = self._asked[row], self.leader[row], self._copies[row]
-        if int(number.max()) == self._chosen.shape[1]:
-            self._chosen = torch.nn.functional.pad(self._chosen, (0, 1), value=-1)
-            self._options = torch.nn.functional.pad(self._options, (0, 1), value=1)
-        # Copies see the same chances, but for rounding.
-        entry = torch.zeros_like(self.leader).index_copy(0, row, torch.arange(len(row)))
-        chances = chances[entry[leader]]
-        count = (chances > 0).cumsum(1)
-        options, told = count[:, -1].clamp(min=1), self._chosen[row, number]
-        split = torch.where(told < 0, torch.minimum(options, copies), 1)
-        part = (row - leader) * split // copies
-        begin, end = -(-part * copies // split), -(-(part + 1) * copies // split)
-        first = (count == part[:, None] + 1).int().argmax(1)
-        outcome = torch.where(told < 0, first, told)
-        left = (count > copies[:, None]) & (chances > 0) & ((told < 0) & (row == leader))[:, None]
-        at, missed = left.nonzero(as_tuple=True)
-        self._missed.append((row[at], number[at], missed))
-        self._options[row, number], self._chosen[row, number] = options, outcome
-        self.leader[row], self._copies[row] = leader + begin, end - begin
+        number = self._asked[row]
+        if int(number.max()) == self._told.shape[1]:
+            self._told = torch.nn.functional.pad(self._told, (0, 1), value=-1)
+        told, possible = self._told[row, number], chances > 0
+        outcome = torch.where(told < 0, possible.int().argmax(1), told)
+        others = (possible & (told < 0)[:, None]).scatter(1, outcome[:, None], False)
+        at, other = others.nonzero(as_tuple=True)
+        self._missed.append((row[at], number[at], other))
+        self._told[row, number] = outcome
         self.chance[row] *= chances.gather(1, outcome[:, None])[:, 0]
         self._asked[row] += 1
         return outcome
@@ -212,45 +192,18 @@ class Outcomes(Rng):
         chain: Int[Tensor, " n"],
         step: Int[Tensor, " n"],
         stage: int | Int[Tensor, " n"] = 0,
-        purpose: Purpose = Purpose.ACCEPT,
     ) -> tuple[Bool[Tensor, " n"], Float[Tensor, " n"]]:
         """Decide both ways."""
         accepted = log_ratio.double().clamp(max=0.0).exp().nan_to_num(0.0)
         chances = torch.stack([accepted, 1 - accepted], dim=1)
-        decided = self.categorical(chances, chain, step, purpose)
+        decided = self.categorical(chances, chain, step, Purpose.ACCEPT)
         return decided == 0, torch.full_like(accepted, torch.nan)
 
-    def left(self) -> tuple[Int[Tensor, " n"], Int[Tensor, "n choices"], Int[Tensor, " n"]]:
-        """Return the rows with outcomes that are left, how to get there, and copies to try with."""
+    def left(self) -> tuple[Int[Tensor, " n"], Int[Tensor, "n choices"]]:
+        """Return the rows that passed over outcomes, and how to get to each of these."""
         row, number, outcome = (torch.cat(part) for part in zip(*self._missed, strict=True))
-        told, choice = self._chosen[row], torch.arange(self._chosen.shape[1])
-        told[torch.arange(len(row)), number] = outcome
-        # The choices that follow are about as many as those that followed on another way.
-        later = choice > number[:, None]
-        copies = self._options[row].masked_fill(~later, 1).prod(1)
-        most = max(1, _MOST_ROWS // max(1, len(row)))
-        return row, told.masked_fill(later, -1), copies.clamp(max=most)
-
-
-def every_outcome(
-    count: int, run: Callable[[Tensor, Outcomes], _Result], seed: int = 0
-) -> Iterator[tuple[Tensor, Tensor, Tensor, _Result]]:
-    """Run code from each of `count` sources with every outcome of its random choices.
-
-    `run` starts a row at each of some sources, and takes its numbers from an Rng that knows the
-    rows by their numbers. Yields what it returned, with one row for each way of choosing: their
-    sources, their probabilities and their numbers.
-    """
-    source, told = torch.arange(count), torch.zeros((count, 0), dtype=torch.long)
-    copies = torch.full_like(source, _FIRST_COPIES)
-    while len(source):
-        rng = Outcomes(told, copies, seed)
-        source = source.repeat_interleave(copies)
-        result = run(source, rng)
-        done = (rng.leader == torch.arange(len(source))).nonzero().flatten()
-        yield source[done], rng.chance[done], done, result
-        row, told, copies = rng.left()
-        source = source[row]
+        told = self._told[row].scatter(1, number[:, None], outcome[:, None])
+        return row, told.masked_fill(torch.arange(told.shape[1]) > number[:, None], -1)
 
 
 def outcome_matrix(
@@ -259,13 +212,25 @@ def outcome_matrix(
     places_of: Callable[[_Result], Int[Tensor, " rows"]],
     seed: int = 0,
 ) -> Float[Tensor, "states states"]:
-    """Return the probability of going from each source to each place, of what `run` returned."""
+    """Return the probability of going from each of `count` sources to each place.
+
+    `run` starts a row at each of some sources, and takes its numbers from an Rng that knows the
+    rows by their numbers; it is run until every outcome of its random choices has occurred.
+    `places_of` tells where the rows of what it returned are.
+    """
     matrix = torch.zeros((count, count), dtype=torch.float64)
-    for source, chance, rows, result in every_outcome(count, run, seed):
-        target = places_of(result)[rows]
+    waiting = [(torch.arange(count), torch.zeros((count, 0), dtype=torch.long))]
+    while waiting:
+        source, told = waiting.pop()
+        rng = Outcomes(told, seed)
+        target = places_of(run(source, rng))
         if bool((target < 0).any()):
             raise AssertionError("a step moved to a sequence that is not allowed.")
-        matrix.index_put_((source, target), chance, accumulate=True)
+        matrix.index_put_((source, target), rng.chance, accumulate=True)
+        row, told = rng.left()
+        if len(row):
+            parts = (torch.split(column, _MOST_ROWS) for column in (source[row], told))
+            waiting += zip(*parts, strict=True)
     return matrix
 
 

@@ -183,16 +183,17 @@ class Classifier(NetworkEnergy):
     @cached_property
     def _index(self) -> int:
         """The number of the label."""
-        if isinstance(self.label, int):
-            if not 0 <= self.label < len(self._labels):
-                raise InputError(f"'{self.name}' has labels 0 to {len(self._labels) - 1}.")
-            return self.label
         names = [name.lower() for name in self._labels]
-        if self.label.lower() not in names:
+        if isinstance(self.label, int):
+            place = self.label
+        else:
+            place = next((n for n, name in enumerate(names) if name == self.label.lower()), -1)
+        if not 0 <= place < len(names):
             raise InputError(
-                f"'{self.name}' has no label '{self.label}'; it has {', '.join(self._labels)}."
+                f"'{self.name}' has no label '{self.label}'; it has {', '.join(self._labels)}, "
+                f"which are numbered from 0 to {len(names) - 1}."
             )
-        return names.index(self.label.lower())
+        return place
 
     def __call__(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
         """Classify the sequences."""

@@ -44,15 +44,6 @@ _LATER = 2**30
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """Sequences that were drawn, the terms by which they were, and the passes that it took."""
-
-    tokens: Int[Tensor, "n length"]
-    cells: Float[Tensor, "n cells"] | None
-    passes: Int[Tensor, " n"]
-
-
-@dataclass(frozen=True)
 class Ordered(Energy):
     """−log p of a sequence whose places are revealed one after the other in a fixed order.
 
@@ -162,8 +153,11 @@ class Ordered(Energy):
 
     def draw(
         self, scorer: Scorer, sequences: Sequences, chain: Tensor, step: Tensor, rng: Rng
-    ) -> Drawn:
-        """Draw every free place of some sequences, whatever stands there."""
+    ) -> tuple[Int[Tensor, "n length"], Float[Tensor, "n cells"] | None, Int[Tensor, " n"]]:
+        """Draw every free place of some sequences, whatever stands there.
+
+        Return the tokens, what `evaluate` would remember of them, if it is known, and the passes.
+        """
         scorer.forget()
         free = sequences.scored
         if self.rule is None:
@@ -178,18 +172,17 @@ class Ordered(Energy):
         tokens, passes = self._reveal(scorer, sequences, free, rank, terms, choose)
         if self.rule is not None:
             terms = torch.cat([terms, rank.double()], dim=1)
-        return Drawn(tokens, terms if self.orders == 1 else None, passes)
+        return tokens, terms if self.orders == 1 else None, passes
 
     def drawn(
         self, scorer: Scorer, sequences: Sequences, chain: Tensor, step: Tensor, rng: Rng
     ) -> tuple[Int[Tensor, "n length"], Evaluation]:
         """Draw every free place of some sequences; return also what the energy of the draws is."""
-        found = self.draw(scorer, sequences, chain, step, rng)
-        if found.cells is None:  # a mixture: the other orders are still to be asked
-            whole = self.evaluate(scorer, sequences.with_tokens(found.tokens))
-            return found.tokens, replace(whole, passes=whole.passes + found.passes)
-        value = found.cells[:, : found.tokens.shape[1]].sum(1)
-        return found.tokens, Evaluation(value, found.cells, found.passes)
+        tokens, cells, passes = self.draw(scorer, sequences, chain, step, rng)
+        if cells is None:  # a mixture: the other orders are still to be asked
+            whole = self.evaluate(scorer, sequences.with_tokens(tokens))
+            return tokens, replace(whole, passes=whole.passes + passes)
+        return tokens, Evaluation(cells[:, : tokens.shape[1]].sum(1), cells, passes)
 
     def _drawn_rank(self, sequences: Sequences, chain: Tensor, step: Tensor, rng: Rng) -> Tensor:
         """Return the order of each draw: of a mixture, one of its orders drawn at random."""

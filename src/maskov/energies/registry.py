@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import reduce
+from operator import add
 from typing import Any
 
 from maskov.energies.base import Energy, Norm, Raw, TextEnergy
@@ -62,18 +64,14 @@ def parse_energy(
     `causal` is the model meant by a bare `autoregressive`; `loading` says how models are loaded.
     Parts named by an import path are imported only if they are trusted.
     """
-    total: Energy | None = None
     terms = _terms(text)
     if len(terms) > MOST_TERMS:
         raise InputError(f"an energy has at most {MOST_TERMS} terms, not {len(terms):,}.")
-    for term in terms:
-        weight, name = _weighted(term, text)
-        energy = _named(name, causal, text, loading or Loading(), trust_parts)
-        if weight is not None:
-            energy = weight * energy
-        total = energy if total is None else total + energy
-    assert total is not None
-    return total
+    parts = (
+        (weight, _named(name, causal, text, loading or Loading(), trust_parts))
+        for weight, name in (_weighted(term, text) for term in terms)
+    )
+    return reduce(add, (part if weight is None else weight * part for weight, part in parts))
 
 
 def weighted_terms(text: str) -> list[tuple[float, str]]:

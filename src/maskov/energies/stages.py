@@ -16,13 +16,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 import torch
 
 from maskov.energies.base import Energy, MaskedEnergy
 from maskov.energies.ordered import Ordered
 from maskov.errors import InputError, refuse
+from maskov.moves.base import ranked
 from maskov.types import Bool, Int, Tensor, inside
 
 # All masked passes of a sequence cost about this many, where stages are put in order.
@@ -144,11 +145,8 @@ class AcceptanceStages:
 
     def memory(self, energy: Ordered, width: int) -> slice:
         """Return the columns of what one of the parts remembers."""
-        begin = self._plain
-        for part in self._cached:
-            if part is energy:
-                break
-            begin += part.cells(width)
+        before = takewhile(lambda part: part is not energy, self._cached)
+        begin = self._plain + sum(part.cells(width) for part in before)
         return slice(begin, begin + energy.cells(width))
 
     @cached_property
@@ -266,13 +264,10 @@ def _nearest(
     count: int | None,
 ) -> Bool[Tensor, "n length"]:
     """Mark a window and `count` others, by how far each is from what is on its left and right."""
-    width = window.shape[1]
-    within = inside(lengths, width)
+    within = inside(lengths, window.shape[1])
     if count is None:
         return within
     # The window comes first; in a tie the one to the left of it.
-    key = torch.minimum(2 * left + 1, 2 * right).masked_fill(~within, 8 * width)
-    order = key.masked_fill(window, -1).argsort(dim=1, stable=True)
-    position = torch.arange(width, device=order.device).expand(order.shape)
-    rank = torch.empty_like(order).scatter(1, order, position)
-    return within & (rank < window.sum(1, keepdim=True) + count)
+    key = torch.minimum(2 * left + 1, 2 * right)
+    rank = ranked(key.masked_fill(window, -1).double(), within)
+    return rank < window.sum(1, keepdim=True) + count

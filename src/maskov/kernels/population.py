@@ -267,10 +267,10 @@ class Population(Composite):
 
     def first(self, chains: Chains, scorer: Scorer, rng: Rng) -> Chains:
         """Draw the first particles, and number them."""
-        drawn = self.start.draw(scorer, chains.sequences, chains.chain, chains.step, rng)
+        tokens, *_ = self.start.draw(scorer, chains.sequences, chains.chain, chains.step, rng)
         number = torch.arange(len(chains.chain), device=chains.chain.device) % self.particles
         # Draws have used the random numbers of a step.
-        return replace(chains, tokens=drawn.tokens, ancestor=number, step=chains.step + 1).forget()
+        return replace(chains, tokens=tokens, ancestor=number, step=chains.step + 1).forget()
 
     def begin(self, chains: Chains, rng: Rng) -> Chains:
         """Weigh the particles, and draw them again in proportion to their weights."""

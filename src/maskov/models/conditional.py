@@ -143,12 +143,10 @@ class ConditionalModel(PackedModel):
                 f"'{self.name}' is a translation model: give sources with `maskov translate` or "
                 "`model.given(texts)`."
             )
-        if self._memory is None:
+        memory = self._memory
+        if memory is None:
             distinct, source = torch.unique(source, return_inverse=True)
-            sources = sources.only(distinct)
-            memory = self._memory_of(sources)
-        else:
-            memory = self._memory
+            memory = self._memory_of(sources.only(distinct))
         # A GPU does not wait to learn the longest of these sources.
         on_cpu = source.device.type == "cpu"
         longest = int(memory.sizes[source].max()) if on_cpu else sources.longest

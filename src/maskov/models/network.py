@@ -10,14 +10,14 @@ and a tokenizer; with `bpe_merges.txt` its words are split by these merges first
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import torch
 import torch.nn.functional as F
 from pydantic import Field, TypeAdapter, ValidationError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import nn
 
 from maskov.encoders import Encoder
@@ -333,18 +333,6 @@ def decoder_of(network: TranslationNetwork) -> Encoder:
     )
     start = None if first is None else weights.norm(first, width, eps)
     return Encoder(EncoderNetwork(embedding, start, blocks, shape.heads, shape.norm_first))
-
-
-def save_translation(
-    folder: Path, network: TranslationNetwork, tokenizer: Any, dtype: torch.dtype
-) -> None:
-    """Write a network and its tokenizer."""
-    folder.mkdir(parents=True, exist_ok=True)
-    weights = {name: value.to(dtype).contiguous() for name, value in network.state_dict().items()}
-    save_file({name: value.cpu() for name, value in weights.items()}, folder / "model.safetensors")
-    config = {"architecture": ARCHITECTURE, **asdict(network.shape)}
-    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-    tokenizer.save_pretrained(folder)
 
 
 def load_translation(

@@ -128,14 +128,11 @@ class MaskedConditional:
 
         Each constraint is asked for itself.
         """
-        tokens, lengths = sequences.tokens, sequences.lengths
-        possible = torch.ones_like(lengths, dtype=torch.bool)
-        none = torch.zeros_like(tokens, dtype=torch.bool)
-        partly = self.filling(sequences, none, torch.zeros_like(lengths), model)
-        for constraint in self.constraints:
-            assert partly is not None
-            possible = possible & constraint.possible(partly, model)
-        return possible
+        none = torch.zeros_like(sequences.tokens, dtype=torch.bool)
+        partly = self.filling(sequences, none, torch.zeros_like(sequences.lengths), model)
+        if partly is None:
+            return torch.ones_like(sequences.lengths, dtype=torch.bool)
+        return torch.stack([one.possible(partly, model) for one in self.constraints]).all(0)
 
     def __str__(self) -> str:
         cuts = {
@@ -164,10 +161,11 @@ def top_k(scores: Float[Tensor, "n vocabulary"], count: int) -> Float[Tensor, "n
     if count >= scores.shape[1]:
         return scores
     keep = torch.zeros_like(scores, dtype=torch.bool)
-    if count == 1:  # the first of the largest; much faster than to sort
-        best = scores.max(1, keepdim=True).indices
-    else:
-        best = scores.sort(dim=1, descending=True, stable=True).indices[:, :count]
+    best = (
+        scores.max(1, keepdim=True).indices  # the first of the largest; much faster than to sort
+        if count == 1
+        else scores.sort(dim=1, descending=True, stable=True).indices[:, :count]
+    )
     return scores.masked_fill(~keep.scatter(1, best, True), -torch.inf)
 
 
