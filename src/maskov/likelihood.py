@@ -199,8 +199,12 @@ def evidence_as_asked(**given: Any) -> Evidence:
     heats = (heats,) if isinstance(heats, int | float) else heats
     lengths = asked.length if asked.length is not None else ()
     lengths = (lengths,) if isinstance(lengths, int) else lengths
-    if not all(0 < heat < math.inf for heat in heats):
-        raise InputError("every --target-temperature must be above 0.")
+    refuse(
+        (
+            not all(0 < heat < math.inf for heat in heats),
+            "every --target-temperature must be above 0.",
+        )
+    )
     plan = EvidencePlan(
         Site(),
         Ordered(),
@@ -217,12 +221,16 @@ def evidence_as_asked(**given: Any) -> Evidence:
     model = given_model.load(asked.precision)
     if asked.sources:
         model = given_sources(model, asked.sources)
-    for length in lengths:
-        if not model.min_length <= length <= model.max_length:
-            raise InputError(
+    refuse(
+        *(
+            (
+                not model.min_length <= length <= model.max_length,
                 f"'{model.name}' takes {model.min_length} to {model.max_length} tokens, not "
-                f"{length} (--length)."
+                f"{length} (--length).",
             )
+            for length in lengths
+        )
+    )
     with threads(1, model), torch.inference_mode():
         found = measure(
             model, list(map(str, asked.texts)), targets, plan, lengths, asked.token_budget,

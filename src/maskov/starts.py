@@ -268,7 +268,7 @@ class Layout:
             wrong = (~constraint.possible(sequences, model)).nonzero().flatten()
             if wrong.numel():
                 name = distinct._name(int(wrong[0]))
-                raise InputError(f"{name} does not meet {constraint}: change one of them.")
+                raise InputError(f"{name} cannot meet {constraint}: change one of them.")
 
     def _name(self, row: int) -> str:
         """Return what a sequence is to the user."""

@@ -234,14 +234,15 @@ class Chains(Batch):
         zero = torch.zeros(len(tokens), dtype=torch.long, device=tokens.device)
         return cls(
             chain=zero if chain is None else chain,
-            source=zero if source is None else source,
+            source=zero.clone() if source is None else source,
             tokens=tokens,
             lengths=zero + tokens.shape[1] if lengths is None else lengths,
             free=torch.ones_like(tokens, dtype=torch.bool) if free is None else free,
-            ancestor=zero,
+            # Each in its own memory, as checkpoints need it.
+            ancestor=zero.clone(),
             log_weight=zero.double(),
-            step=zero,
-            epoch_step=zero,
+            step=zero.clone(),
+            epoch_step=zero.clone(),
             rank=torch.zeros_like(tokens),
             confidence=torch.zeros_like(tokens, dtype=torch.float64),
             region=torch.full_like(tokens, -1),

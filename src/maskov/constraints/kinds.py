@@ -261,26 +261,30 @@ class AllowedTokens(Constraint):
                 "there is no rule of allowed tokens: write 30-35:AGST.",
             ),
         )
-        for first, last, text in self.rules:
-            whole = isinstance(first, int) and isinstance(last, int)
-            if not (whole and 1 <= first <= last and text.strip()):
-                raise InputError(
+        refuse(
+            *(
+                (
+                    not {type(first), type(last)} <= {int}
+                    or not 1 <= first <= last
+                    or not text.strip(),
                     f"'{first}-{last}:{text}' allows no token anywhere: write 30-35:AGST, with "
-                    "positions counted from 1."
+                    "positions counted from 1.",
                 )
+                for first, last, text in self.rules
+            )
+        )
 
     @classmethod
     def parse(cls, text: str) -> AllowedTokens:
         """Read rules such as `30-35:AGST, 40:C`."""
-        rules = []
-        for part in text.split(","):
-            match = _RULE.fullmatch(part)
-            if match is None:
-                raise InputError(
-                    f"'{part.strip()}' is not a rule of allowed tokens: write 30-35:AGST."
-                )
-            rules.append((int(match[1]), int(match[2] or match[1]), match[3]))
-        return cls(tuple(rules))
+        parts = [(part.strip(), _RULE.fullmatch(part)) for part in text.split(",")]
+        refuse(
+            *(
+                (not found, f"'{part}' is not a rule of allowed tokens: write 30-35:AGST.")
+                for part, found in parts
+            )
+        )
+        return cls(tuple((int(m[1]), int(m[2] or m[1]), m[3]) for _, m in parts if m))
 
     def allowed(self, sequences: PartlyFilled, model: MaskedModel) -> Bool[Tensor, "n vocabulary"]:
         """Look the place up."""

@@ -157,8 +157,7 @@ class AcceptanceStages:
         if self.energy.needs_passes:
             increments += [(float(count), Stage(count)) for count in self.delayed.early]
             increments.append((_ALL_PASSES, Stage(None)))
-        for index, part in enumerate(self.others):
-            increments += [(stage.cost, index) for stage in part.stages]
+        increments += [(s.cost, place) for place, p in enumerate(self.others) for s in p.stages]
         increments.sort(key=lambda increment: increment[0])  # stable: a part's own order stays
         levels, masked, found = [0] * len(self.others), Stage(0), list[Stage]()
         added_before: Stage | int | None = None

@@ -193,9 +193,15 @@ def source_ids(
     Errors name them by `lines`, by default 1, 2, ...
     """
     numbers = lines or range(1, len(texts) + 1)
-    for text, line in zip(texts, numbers, strict=True):
-        if not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
-            raise InputError(f"line {line} is not UTF-8 text.")
+    refuse(
+        *(
+            (
+                not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text),
+                f"line {line} is not UTF-8 text.",
+            )
+            for text, line in zip(texts, numbers, strict=True)
+        )
+    )
     most, end = model.network.shape.longest, int(model.tokenizer.eos_token_id)
     encoded = token_ids(model.tokenizer, list(texts), model.name, add_special_tokens=False)
     for ids, line in zip(encoded, numbers, strict=True):

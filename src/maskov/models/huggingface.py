@@ -20,7 +20,7 @@ from torch import nn
 from maskov.config import ModelSource
 from maskov.encoders import Encoder, LMHead
 from maskov.encoders.families import UNSUPPORTED, Weights, describe_head
-from maskov.errors import InputError, ModelError
+from maskov.errors import InputError, ModelError, refuse
 from maskov.models.base import Queries, coarse
 from maskov.models.checkpoint import (
     DIFFUSION,
@@ -293,17 +293,21 @@ class HuggingFaceModel(PackedModel):
         """Return this model of proteins proposing more letters than the 20 amino acids: "XU"."""
         ids = sorted(self.only_given)
         names = [name.lstrip(MARKS) for name in self.token_strings(ids)]
-        if not names:
-            raise InputError(
-                f"'{self.name}' has no letters besides the 20 amino acids, or is not a model of "
-                "proteins: drop extra_letters."
-            )
         wanted = sorted(set(letters))
-        for one in wanted:
-            if one not in names:
-                raise InputError(
-                    f"'{one}' is not an extra letter of '{self.name}'; those are {''.join(names)}."
+        refuse(
+            (
+                not names,
+                f"'{self.name}' has no letters besides the 20 amino acids, or is not a model of "
+                "proteins: drop extra_letters.",
+            ),
+            *(
+                (
+                    one not in names,
+                    f"'{one}' is not an extra letter of '{self.name}'; those are {''.join(names)}.",
                 )
+                for one in wanted
+            ),
+        )
         chosen = [number for number, name in zip(ids, names, strict=True) if name in wanted]
         forbidden = self.forbidden.clone()
         forbidden[chosen] = False

@@ -18,7 +18,7 @@ import torch
 
 from maskov.config import ModelSource
 from maskov.encoders import Encoder, LMHead, Packed, Reading, TokenLayout, Uniform
-from maskov.errors import InputError, ModelError
+from maskov.errors import InputError
 from maskov.models.base import MaskedModel, Queries, adapted, coarse
 from maskov.models.checkpoint import ALIGNMENT, fingerprint, forbidden_ids
 from maskov.models.tokens import token_ids
@@ -341,8 +341,7 @@ class PackedModel(MaskedModel):
         source: Tensor | None,
         several: bool = False,
     ) -> Tensor:
-        if self.encoder is None:
-            raise ModelError(f"the passes of '{self.name}' cannot be packed.")
+        assert self.encoder is not None
         with coarse(self.coarse_products):
             states = self.encoder(
                 passes.ids, passes.position, layout, passes.query, several, self.reading(source)
