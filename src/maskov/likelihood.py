@@ -495,8 +495,7 @@ def draw(found: Evidence, path: Path) -> None:
             axes.axhline(target.nats_per_token, linewidth=1, linestyle="--", label=target.energy)
     if found.causal is not None:
         axes.axhline(found.causal, linewidth=1, linestyle=":", color="grey", label="causal model")
-    axes.set_xlabel("share b of the target in q^(1−b) · exp(−bE/T)")
-    axes.set_ylabel("nats per token")
+    axes.set(xlabel="share b of the target in q^(1−b) · exp(−bE/T)", ylabel="nats per token")
     axes.legend(frameon=False)
     try:
         figure.savefig(path)

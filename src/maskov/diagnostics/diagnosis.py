@@ -230,8 +230,7 @@ class Diagnosis:
             statistics = self.tokens.statistics
             # One that is alone is the slowest.
             ends = zip(("slowest", "fastest"), statistics[:1] + statistics[1:][-1:], strict=False)
-            for which, one in ends:
-                rows.append(_row(f"{which}: {one.name}", one, Correlation()))
+            rows += [_row(f"{which}: {one.name}", one, Correlation()) for which, one in ends]
         return rows
 
 

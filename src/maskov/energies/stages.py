@@ -127,26 +127,21 @@ class AcceptanceStages:
             column += early
         return tuple(found)
 
-    def columns(self, width: int) -> int:
+    def columns(self, width: int, before: Ordered | None = None) -> int:
         """Return how many values a sequence of a width has.
 
-        There is one for each part and for each early stage of one, then what parts remember.
+        There is one for each part and for each early stage of one, then what parts remember; of
+        that, only what comes `before` one of them, if it is given.
         """
-        return self._plain + sum(part.cells(width) for part in self._cached)
-
-    @cached_property
-    def _plain(self) -> int:
-        return len(self.energy.parts) + sum(len(part.stages) - 1 for part in self.others)
-
-    @property
-    def _cached(self) -> list[Ordered]:
-        every = (stage for part in self.others for stage in part.stages)
-        return [stage for stage in every if isinstance(stage, Ordered)]
+        every = [stage for part in self.others for stage in part.stages]
+        plain = len(self.energy.parts) + len(every) - len(self.others)
+        cached = (stage for stage in every if isinstance(stage, Ordered))
+        counted = takewhile(lambda one: one is not before, cached)
+        return plain + sum(one.cells(width) for one in counted)
 
     def memory(self, energy: Ordered, width: int) -> slice:
         """Return the columns of what one of the parts remembers."""
-        before = takewhile(lambda part: part is not energy, self._cached)
-        begin = self._plain + sum(part.cells(width) for part in before)
+        begin = self.columns(width, energy)
         return slice(begin, begin + energy.cells(width))
 
     @cached_property

@@ -276,14 +276,19 @@ class HuggingFaceModel(PackedModel):
 
         The text conditions every pass; chains, energies and experts do not see it.
         """
-        if self.source.prefix:
-            raise InputError(f"'{self.name}' reads a prefix already: '{self.source.prefix}'.")
         ids = self.encode(text)
-        if not ids or bool(self.forbidden[torch.tensor(ids, device=self.device)].any()):
-            raise InputError(f"the prefix '{text}' has no words, or some that '{self.name}' lacks.")
         room = self.max_length - len(ids)
-        if room < self.min_length:
-            raise InputError(f"the prefix '{text}' leaves no room for a sequence.")
+        refuse(
+            (
+                self.source.prefix,
+                f"'{self.name}' reads a prefix already: '{self.source.prefix}'.",
+            ),
+            (
+                not ids or bool(self.forbidden[torch.tensor(ids, device=self.device)].any()),
+                f"the prefix '{text}' has no words, or some that '{self.name}' lacks.",
+            ),
+            (room < self.min_length, f"the prefix '{text}' leaves no room for a sequence."),
+        )
         added = torch.tensor(ids, device=self.device)
         frame = replace(self.frame, before=torch.cat([self.frame.before, added]))
         source = replace(self.source, prefix=text)
