@@ -368,13 +368,13 @@ def load_translation(
         raise ModelError(f"{damaged}: its weights do not fit its config.json ({different}).")
     copies = {name: value.to(device, dtype, copy=True) for name, value in weights.items()}
     network.load_state_dict(copies, assign=True)
-    tokenizer = _tokenizer_of(folder)
+    tokenizer = read_tokenizer(folder)
     if max(tokenizer.get_vocab().values(), default=0) >= network.shape.vocabulary:
         raise ModelError(f"the tokenizer of '{folder}' has more tokens than its network.")
     return network.eval().requires_grad_(False), tokenizer
 
 
-def _tokenizer_of(folder: Path) -> Any:
+def read_tokenizer(folder: Path) -> Any:
     """Read the tokenizer of a translation model."""
     try:
         tokenizer = load_tokenizer(str(folder))
