@@ -17,9 +17,8 @@ import torch
 from maskov.energies.base import distinct_names
 from maskov.errors import RunError, refuse
 from maskov.exact import with_passes
-from maskov.kernels import Kernel, Metropolis
+from maskov.kernels import Kernel, Metropolis, Mixture
 from maskov.kernels.base import ended, epoch as epoch_of, kernel_at, leaves, log_ratio
-from maskov.kernels.compose import Mixture
 from maskov.models.base import MaskedModel
 from maskov.models.scorer import Scorer
 from maskov.random import CounterRng, Rng

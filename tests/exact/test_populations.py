@@ -13,7 +13,7 @@ from maskov import Metropolis, Mixture, Norm, Raw, Site, Span, parse_energy
 from maskov.constraints import AllowedTokens, AvoidWords, ContainsWords, MaxChanges
 from maskov.diagnostics.populations import PopulationSummary, by_length
 from maskov.energies.base import Energy, Evaluation
-from maskov.energies.ordered import Drawn, Ordered
+from maskov.energies.ordered import Ordered
 from maskov.errors import InputError
 from maskov.exact import all_states, distribution, fresh_state
 from maskov.kernels.base import epoch, whole_epoch
@@ -194,7 +194,7 @@ class _Enumerated(Ordered):
     def draw(self, scorer, sequences, chain, step, rng):
         law = distribution(TABLE, Raw(), STATES, self.heat)
         index = rng.categorical(law.expand(len(chain), -1), chain, step, Purpose.TOKEN)
-        return Drawn(STATES[index], None, torch.zeros_like(chain))
+        return STATES[index], None, torch.zeros_like(chain)
 
     def __str__(self):
         return f"enumerated({self.heat})"
@@ -321,9 +321,10 @@ def test_every_move_changes_something_however_many_there_are(move):
 class _AfterTheMove(Population):
     """Weighs the particles by where their moves took them."""
 
-    def end(self, chains, rng):
-        weight = self.log_weights(chains, self.share(self.epoch - 1), self.share(self.epoch))
-        return replace(super().end(chains, rng), log_weight=weight)
+    def step(self, chains, rows, scorer, rng):
+        after, info = super().step(chains, rows, scorer, rng)
+        weight = self.log_weights(after, self.share(self.epoch - 1), self.share(self.epoch))
+        return replace(after, log_weight=weight), info
 
 
 class _KeepsWeights(Population):

@@ -157,7 +157,7 @@ class TaskRunner:
         """Count a step in the order of `COUNTS`, and then the calls of each expert."""
         group, rows, one = self.group, info.proposal.rows, torch.ones_like(info.passes)
         stuck = info.proposal.log_q_reverse == -torch.inf
-        columns = (info.accepted, info.novel, info.proposed_novel, one, info.passes, stuck)
+        columns = (info.accepted, info.novel, info.proposal.novel, one, info.passes, stuck)
         counts = torch.cat([torch.stack([each.long() for each in columns], dim=1), info.calls], 1)
         # A step without an energy calls no expert; a prior of lengths that the run found is last.
         counts = torch.nn.functional.pad(counts, (0, group.counts.shape[1] - counts.shape[1]))
