@@ -31,8 +31,7 @@ from maskov.execution.window_rounds import WindowRounds
 from maskov.kernels.registry import named_kernel, parse_moves
 from maskov.models import load
 from maskov.models.conditional import ConditionalModel
-from maskov.translation.api import run_method
-from maskov.translation.methods import TranslationMethod
+from maskov.translation import TranslationMethod, run_method
 
 
 @dataclass(frozen=True)

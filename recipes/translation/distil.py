@@ -58,7 +58,7 @@ def translate_lines(
         if time.monotonic() > until:
             break
         rows = plan[index]
-        written = twin.translate_ids([ids[row] for row in rows], beam, length_power)
+        written = twin.translate([lines[row] for row in rows], beam, length_power)
         decoded = twin.tokenizer.backend_tokenizer.decode_batch(written, skip_special_tokens=True)
         for row, text in zip(rows, decoded, strict=True):
             translations[row] = text.strip()

@@ -13,7 +13,7 @@ from maskov import Metropolis, Mixture, Norm, Raw, Site, Span, parse_energy
 from maskov.constraints import AllowedTokens, AvoidWords, ContainsWords, MaxChanges
 from maskov.diagnostics.populations import PopulationSummary, by_length
 from maskov.energies.base import Energy, Evaluation
-from maskov.energies.ordered import Drawn, Ordered
+from maskov.energies.ordered import Ordered
 from maskov.errors import InputError
 from maskov.exact import all_states, distribution, fresh_state
 from maskov.kernels.base import epoch, whole_epoch
@@ -24,7 +24,7 @@ from maskov.moves import MaskedConditional
 from maskov.random import CounterRng, Purpose
 from maskov.starts import Layout, draw_lengths
 from maskov.testing import random_table
-from maskov.tuning.path import choose_start, find_path, stretched
+from maskov.tuning import choose_start, find_path, stretched
 from maskov.types import Sequences
 
 TABLE = random_table(3, size=3, scale=1.0)
@@ -194,7 +194,7 @@ class _Enumerated(Ordered):
     def draw(self, scorer, sequences, chain, step, rng):
         law = distribution(TABLE, Raw(), STATES, self.heat)
         index = rng.categorical(law.expand(len(chain), -1), chain, step, Purpose.TOKEN)
-        return Drawn(STATES[index], None, torch.zeros_like(chain))
+        return STATES[index], None, torch.zeros_like(chain)
 
     def __str__(self):
         return f"enumerated({self.heat})"
@@ -321,9 +321,10 @@ def test_every_move_changes_something_however_many_there_are(move):
 class _AfterTheMove(Population):
     """Weighs the particles by where their moves took them."""
 
-    def end(self, chains, rng):
-        weight = self.log_weights(chains, self.share(self.epoch - 1), self.share(self.epoch))
-        return replace(super().end(chains, rng), log_weight=weight)
+    def step(self, chains, rows, scorer, rng):
+        after, info = super().step(chains, rows, scorer, rng)
+        weight = self.log_weights(after, self.share(self.epoch - 1), self.share(self.epoch))
+        return replace(after, log_weight=weight), info
 
 
 class _KeepsWeights(Population):
@@ -390,7 +391,7 @@ def test_resampling_copies_each_particle_as_often_as_its_weight_says():
 
 def test_a_pilot_finds_a_path_that_rises_to_one_and_can_be_stretched():
     kernel = Population(Metropolis(Raw(), Site(), 0.3), Ordered(), 32, (), 2)
-    path = find_path(kernel, _blank(0, 32), SCORER, CounterRng(0), aim=0.9).path
+    path = find_path(kernel, _blank(0, 32), SCORER, CounterRng(0), aim=0.9)[0]
     assert path[-1] == 1
     assert len(path) > 2
     assert path == tuple(sorted(set(path)))

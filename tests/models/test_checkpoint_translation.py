@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from recipes.translation.folders import save_translation
 from safetensors.torch import load_file
 
 import maskov
 from maskov import AutoregressiveTranslator, ConditionalModel, ModelError, translate
 from maskov.models.checkpoint import translation_folder
-from maskov.models.network import load_translation, save_translation
+from maskov.models.network import load_translation
 from tiny_translation import SOURCES, network, save, shelf, tokenizer
 
 CPU = torch.device("cpu")

@@ -102,8 +102,8 @@ def test_requests_that_make_no_sense_are_refused(bad, tmp_path):
 
 
 def test_a_start_of_probability_zero_is_refused():
-    zero = maskov.TabularModel.from_conditionals(
-        torch.tensor([[[1.0, 0.5], [0.0, 0.5]], [[0.5, 0.5], [0.5, 0.5]]]), ["a", "b"]
+    zero = maskov.TabularModel(
+        torch.tensor([[[1.0, 0.5], [0.0, 0.5]], [[0.5, 0.5], [0.5, 0.5]]]).log(), ["a", "b"]
     )
     with pytest.raises(InputError, match="probability zero"):
         maskov.sample(zero, Metropolis(Raw()), texts=["b a"], chains=1)

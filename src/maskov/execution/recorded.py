@@ -22,16 +22,16 @@ from typing import Any
 import torch
 
 from maskov.energies.counting import Length, LengthPrior, PredictedLength
-from maskov.execution.buffers import COUNTS, Buffers
+from maskov.execution.buffers import COUNTS, Buffers, SiteBuffers, WindowBuffers
 from maskov.execution.rounds import Rounds
 from maskov.execution.site_rounds import SiteRounds
-from maskov.execution.window_rounds import WindowRounds, single_site
+from maskov.execution.window_rounds import WindowRounds, single_site, values_by_length
 from maskov.kernels import Kernel, Metropolis, Mixture
 from maskov.models.base import MaskedModel
 from maskov.models.packed import PackedModel, pack_queries
 from maskov.models.scorer import BUSY_TOKENS
 from maskov.moves import Move, Resize, Site, Sweep, Window
-from maskov.types import Bool, Int, Tensor
+from maskov.types import Bool, Chains, Int, Tensor
 
 _SMALLEST = 1024
 # Capacities are these shares of the largest; the smallest are for the last few chains.
@@ -440,6 +440,30 @@ def rounds_of(kernel: Kernel) -> type[SiteRounds] | type[WindowRounds] | None:
     if alone and single_site(move):
         return SiteRounds
     return WindowRounds if all(_fills_windows(part.move) for part in known) else None
+
+
+def new_buffers(
+    kind: type[Rounds],
+    kernel: Kernel,
+    model: MaskedModel,
+    chains: Chains,
+    epoch: int = 0,
+    slots: int = 1,
+    ring: int = 1,
+    experts: int = 0,
+) -> Buffers:
+    """Return the buffers of chains about to begin an epoch, the passes of whose tokens are known.
+
+    `slots` are those of a chain of single sites; a chain that fills windows has one.
+    """
+    if issubclass(kind, SiteRounds):
+        assert isinstance(kernel, Metropolis)
+        return SiteBuffers.of(chains, len(kernel.plan.stages), epoch, slots, ring)
+    energy, width = kernel.energy, chains.tokens.shape[1]
+    assert energy is not None
+    values = values_by_length(energy, model, chains)
+    groups = min(energy.groups or width, width)
+    return WindowBuffers.of(chains, kernel.steps(chains), epoch, ring, groups, values, experts)
 
 
 def _like(one: Metropolis, other: Metropolis) -> bool:

@@ -157,7 +157,7 @@ class WindowRounds(Rounds):
         """Return some chains as moves know them."""
         b = self.buffers
         chains = Chains.at(
-            b.tokens[rows], b.lengths[rows], b.free[rows], b.chain[rows], b.source[rows]
+            b.tokens[rows], b.chain[rows], b.lengths[rows], b.free[rows], b.source[rows]
         )
         return replace(
             chains, step=(b.step + b.epoch_step)[rows], epoch_step=b.epoch_step[rows],
