@@ -40,8 +40,7 @@ from maskov.kernels import Metropolis
 from maskov.models.conditional import ConditionalModel
 from maskov.options import findable
 from maskov.random import CounterRng
-from maskov.runs.inputs import named_texts
-from maskov.runs.preparation import threads
+from maskov.runs.preparation import named_texts, threads
 from maskov.runs.result import Fill, fill_table
 from maskov.texts import gaps_of, spans_blank
 from maskov.types import Chains

@@ -42,8 +42,7 @@ from maskov.moves import Move, Site
 from maskov.options import findable
 from maskov.random import CounterRng
 from maskov.runs.preparation import threads
-from maskov.tuning.path import PILOTS, with_path
-from maskov.tuning.tune import FIRST_CHAIN
+from maskov.tuning import FIRST_CHAIN, PILOTS, with_path
 from maskov.types import Chains, Float, Tensor
 
 # A length in tokens, and the number of the source from 0; 0 where there is none.

@@ -23,9 +23,9 @@ from maskov.models.base import MaskedModel
 from maskov.models.scorer import Scorer
 from maskov.random import CounterRng, Rng
 from maskov.runs import Run
-from maskov.runs.manifest import rebuild
+from maskov.runs.preparation import rebuild
 from maskov.runs.task_runner import filled
-from maskov.tuning.tune import tuned
+from maskov.tuning import tuned
 from maskov.types import Chains, Proposal, StepInfo, padded
 
 

@@ -9,7 +9,7 @@ from benchmarks.tools import in_process
 
 from benchmarks import overhead, samplers, scoring, translate
 from maskov.errors import InputError
-from maskov.translation.methods import METHODS
+from maskov.translation import METHODS
 from tiny_translation import WORDS, save
 
 TINY = ["--model", "untrained", "--device", "cpu"]

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from maskov import Run
 from maskov.cli import app
-from maskov.cli.output import print_samples
+from maskov.cli.commands import print_samples
 from maskov.models.tokens import words_of
 from maskov.runs import Sample
 from maskov.shipped import did_you_mean
@@ -115,9 +115,9 @@ def test_samples_keep_what_is_frozen(rule, held, rows, printed, tmp_path):
 
 @pytest.fixture
 def _short_tuning(monkeypatch):
-    monkeypatch.setattr("maskov.tuning.tune._LENGTH_CHAINS", 2)
-    monkeypatch.setattr("maskov.tuning.tune._LENGTH_STEPS", 8)
-    monkeypatch.setattr("maskov.tuning.tune._MEASURED", 4)
+    monkeypatch.setattr("maskov.tuning._LENGTH_CHAINS", 2)
+    monkeypatch.setattr("maskov.tuning._LENGTH_STEPS", 8)
+    monkeypatch.setattr("maskov.tuning._MEASURED", 4)
 
 
 @pytest.mark.usefixtures("_short_tuning")

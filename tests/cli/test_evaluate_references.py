@@ -1,6 +1,7 @@
 """`maskov evaluate --references` as a user calls it: what is read and printed."""
 
 import json
+from dataclasses import asdict
 
 import pytest
 
@@ -46,7 +47,7 @@ def test_translations_are_compared_and_need_no_judge(call, printed):
         ("-", "\ufeff" + plain(TRANSLATIONS).replace("\n", "\r\n")), ("-", each),
     ):  # fmt: skip
         assert json.loads(printed(f"evaluate {source} {AGAINST} --json", stdin=stdin)) == (
-            found.to_dict()
+            asdict(found)
         )
     shown = printed(f"evaluate t.txt {AGAINST}")
     assert [" ".join(line.split()) for line in shown.splitlines()] == [
@@ -70,7 +71,7 @@ def test_empty_lines_are_kept_wherever_they_stand(texts, printed, refused, tmp_p
     (tmp_path / "two.txt").write_text(plain(references))
     line = "evaluate - --references two.txt"
     assert json.loads(printed(f"{line} --json", stdin=plain(texts))) == (
-        compare(texts, references).to_dict()
+        asdict(compare(texts, references))
     )
     assert "'-' is empty" in refused(line)
 
@@ -78,9 +79,9 @@ def test_empty_lines_are_kept_wherever_they_stand(texts, printed, refused, tmp_p
 def test_with_a_judge_both_kinds_of_numbers_are_there(printed, home, tmp_path, monkeypatch):
     (tmp_path / "training.txt").write_text("a dog\n")
     line = f"evaluate words.txt {AGAINST} --judge @judge --training training.txt"
-    scores = compare(WORDS, REFERENCES).to_dict()
+    scores = asdict(compare(WORDS, REFERENCES))
     judge = Autoregressive(str(home / "judge"))
-    judged = evaluate(WORDS, judge, tmp_path / "training.txt").to_dict()
+    judged = asdict(evaluate(WORDS, judge, tmp_path / "training.txt"))
     assert scores.keys() & judged.keys() == {"sentences", "notes"}
     assert json.loads(printed(f"{line} --json")) == scores | judged
     assert judged["copied"] == 1 / 4

@@ -18,8 +18,7 @@ from maskov.models.scorer import Scorer
 from maskov.moves import Site
 from maskov.random import CounterRng
 from maskov.starts import Layout, fill
-from maskov.ui.report import build
-from maskov.ui.report.formats import to_html, to_markdown
+from maskov.ui.report import build, to_html, to_markdown
 from small import epoch, tiny_bert
 
 MODEL = tiny_bert("red green blue white black")

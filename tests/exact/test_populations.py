@@ -24,7 +24,7 @@ from maskov.moves import MaskedConditional
 from maskov.random import CounterRng, Purpose
 from maskov.starts import Layout, draw_lengths
 from maskov.testing import random_table
-from maskov.tuning.path import choose_start, find_path, stretched
+from maskov.tuning import choose_start, find_path, stretched
 from maskov.types import Sequences
 
 TABLE = random_table(3, size=3, scale=1.0)
@@ -391,7 +391,7 @@ def test_resampling_copies_each_particle_as_often_as_its_weight_says():
 
 def test_a_pilot_finds_a_path_that_rises_to_one_and_can_be_stretched():
     kernel = Population(Metropolis(Raw(), Site(), 0.3), Ordered(), 32, (), 2)
-    path = find_path(kernel, _blank(0, 32), SCORER, CounterRng(0), aim=0.9).path
+    path = find_path(kernel, _blank(0, 32), SCORER, CounterRng(0), aim=0.9)[0]
     assert path[-1] == 1
     assert len(path) > 2
     assert path == tuple(sorted(set(path)))

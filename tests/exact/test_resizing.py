@@ -15,7 +15,7 @@ from maskov.models.scorer import Scorer
 from maskov.moves import MaskedConditional, Resize, Site, Span, kinds as resize_module
 from maskov.random import Rng
 from maskov.testing import check_kernel, check_move, random_table
-from maskov.tuning.tune import weighed
+from maskov.tuning import weighed
 from small import tiny_bert
 
 TABLE = random_table((1, 3), size=2)

@@ -56,7 +56,7 @@ def _newest(folder: Path, group: int = 0) -> Path:
 
 
 def _open(file: Path) -> tuple[dict[str, torch.Tensor], dict]:
-    return load(file.read_bytes()[START:]), header_of(file).numbers
+    return load(file.read_bytes()[START:]), header_of(file)
 
 
 def _forge(file: Path, tensors: dict[str, torch.Tensor], numbers: dict) -> None:
@@ -291,7 +291,7 @@ def test_what_is_here_needs_no_permission(copy, runs, tmp_path, monkeypatch):
         "maskov.runs.manifest.load", lambda **words: asked.append(words["allow_download"]) or MODEL
     )
     for allow in (False, True):
-        load_model(Run.open(copy).manifest, allow_download=allow)
+        load_model(Run.open(copy).manifest.config.model, None, allow_download=allow)
     assert asked == [False, True]
 
 

@@ -11,7 +11,7 @@ from maskov.config import Schedule
 from maskov.fasta import mutations
 from maskov.runs.store import Store
 from maskov.ui.report import build, to_html, to_json, to_markdown
-from maskov.ui.report.samples import MOST_PARENTS
+from maskov.ui.report.data import MOST_PARENTS
 from report_runs import EVIL, small_run
 from tiny_proteins import spaced_model
 

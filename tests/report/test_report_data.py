@@ -22,8 +22,8 @@ from maskov.ui.report.data import (
     energy_spread,
     histogram,
     rate_spread,
+    spaced,
 )
-from maskov.ui.report.samples import spaced
 from report_runs import small_run
 from small import random_table, tiny_bert
 

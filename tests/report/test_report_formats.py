@@ -12,8 +12,7 @@ from hypothesis import given, settings, strategies as st
 
 import maskov
 from maskov.config import Schedule
-from maskov.ui.report import build, to_html, to_json, to_markdown
-from maskov.ui.report.formats import with_error
+from maskov.ui.report import build, to_html, to_json, to_markdown, with_error
 from report_runs import EVIL, evil_run, small_run
 from small import random_table
 

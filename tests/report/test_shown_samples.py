@@ -12,7 +12,7 @@ from maskov.models.tokens import token_spans
 from maskov.runs import Sample
 from maskov.ui.detokenise import changed_parts, detokenised, readable_spans, spelled
 from maskov.ui.report import build, to_html, to_markdown
-from maskov.ui.report.samples import (
+from maskov.ui.report.data import (
     are_similar,
     first_samples,
     score_samples,

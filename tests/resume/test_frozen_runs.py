@@ -12,10 +12,10 @@ from maskov import Metropolis, Mixture, Norm, Schedule
 from maskov.errors import Interrupted
 from maskov.moves import Resize, Site, Span
 from maskov.runs.coordinator import Coordinator
-from maskov.runs.manifest import rebuild
+from maskov.runs.preparation import rebuild
 from maskov.runs.state import START, seal
 from maskov.runs.store import Store
-from maskov.tuning.tune import tuned
+from maskov.tuning import tuned
 from maskov.ui.report import build, to_html, to_markdown
 from odd_workers import files
 from small import tiny_bert
@@ -108,7 +108,7 @@ def test_a_checkpoint_whose_regions_leave_their_bounds_is_passed_over(name, chan
     _stopped(name, copy)
     _sample(name, tmp_path / "whole")
     file = sorted((copy / "checkpoints").glob("00000-*"))[-1]
-    texts = {"group": json.dumps(header_of(file).numbers)}
+    texts = {"group": json.dumps(header_of(file))}
     original = load(file.read_bytes()[START:])
     fewest, most = RUNS[name][3]
     size = int((original["chains.region"][0] == original["chains.region"][0].max()).sum())

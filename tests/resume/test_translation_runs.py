@@ -44,7 +44,7 @@ def test_the_model_of_a_manifest_reads_the_same_sources(model, models, tmp_path)
     assert (list(inputs.sources), inputs.lengths) == (SOURCES, "drawn")
     # Lengths are kept, so that another machine goes on with the same.
     assert [len(lengths) for lengths in inputs.chosen] == [MH.many] * len(SOURCES)
-    again = load_model(manifest)
+    again = load_model(manifest.config.model, inputs.sources)
     assert list(again.sources.texts) == SOURCES
     assert again.fingerprint() == model.fingerprint()
     given = model.given(SOURCES)

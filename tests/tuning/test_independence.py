@@ -16,7 +16,7 @@ from maskov.moves import MaskedConditional, Resize, Site, Span
 from maskov.random import CounterRng
 from maskov.starts import Layout
 from maskov.testing import step_matrix
-from maskov.tuning.tune import FIRST_CHAIN, pilot_chains, tune
+from maskov.tuning import FIRST_CHAIN, pilot_chains, tune
 from small import random_table, tiny_bert
 
 MODEL = random_table(4, 3, scale=2.5)
@@ -28,9 +28,9 @@ KERNEL = Mixture((Metropolis(Norm(), Span()), Metropolis(Norm(), Resize())))
 @pytest.fixture(autouse=True)
 def _few_steps(monkeypatch):
     """A dependence on the start is largest where chains make few steps."""
-    monkeypatch.setattr("maskov.tuning.tune._LENGTH_CHAINS", 3)
-    monkeypatch.setattr("maskov.tuning.tune._LENGTH_STEPS", 8)
-    monkeypatch.setattr("maskov.tuning.tune._MEASURED", 4)
+    monkeypatch.setattr("maskov.tuning._LENGTH_CHAINS", 3)
+    monkeypatch.setattr("maskov.tuning._LENGTH_STEPS", 8)
+    monkeypatch.setattr("maskov.tuning._MEASURED", 4)
 
 
 def _tuned(text: str, seed: int):

@@ -7,7 +7,7 @@ from maskov import Metropolis, Mixture, Norm, Raw, Schedule, sample
 from maskov.energies.counting import Length, LengthPrior
 from maskov.exact import all_sequences, distribution
 from maskov.moves import Resize, Site
-from maskov.tuning.tune import EVEN, correction
+from maskov.tuning import EVEN, correction
 from small import random_table
 
 TABLE = random_table((1, 3), size=2)
@@ -52,8 +52,8 @@ class Told:
 
 def test_what_was_not_reached_is_said_and_kept(monkeypatch):
     """A few steps are not enough for lengths whose energies are far apart."""
-    monkeypatch.setattr("maskov.tuning.tune._LENGTH_STEPS", 4)
-    monkeypatch.setattr("maskov.tuning.tune._MEASURED", 1)
+    monkeypatch.setattr("maskov.tuning._LENGTH_STEPS", 4)
+    monkeypatch.setattr("maskov.tuning._MEASURED", 1)
     told = Told()
     run = sample(TABLE, kernel(Norm() + Length(1.0, 0.1)), listener=told, **SHORT)
     assert run.manifest.tuning.evenness < EVEN

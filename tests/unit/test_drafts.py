@@ -7,8 +7,8 @@ import pytest
 from maskov import InputError, TranslationMethod, translate
 from maskov.config import Inputs
 from maskov.replay import Replayer
-from maskov.runs.inputs import layout_of
-from maskov.translation.api import drafts_of, run_method
+from maskov.runs.preparation import layout_of
+from maskov.translation import drafts_of, run_method
 from tiny_translation import SOURCES, conditional, twin
 
 MODEL = conditional()

@@ -1,13 +1,14 @@
 """Which tokens of a text stay: positions, words, regular expressions and masks."""
 
 import json
+from dataclasses import asdict
 
 import pytest
 
 import maskov
-from maskov.config import Inputs, from_json, to_json
+from maskov.config import Inputs, from_json
 from maskov.errors import InputError
-from maskov.runs.inputs import inputs_of, layout_of
+from maskov.runs.preparation import inputs_of, layout_of
 from maskov.starts import Layout
 from maskov.texts import frozen_positions
 from small import random_table, tiny_bert
@@ -141,7 +142,7 @@ SAMPLED = {"sources": ["red"], "chosen": [[3]], "sampled": True}
 )
 def test_what_a_manifest_may_say_of_its_inputs(inputs, reason):
     if reason is None:
-        assert to_json(from_json(Inputs, json.dumps(inputs)))
+        assert asdict(from_json(Inputs, json.dumps(inputs)))
         return
     with pytest.raises(InputError, match=reason):
         from_json(Inputs, json.dumps(inputs))

@@ -12,8 +12,7 @@ from maskov.energies.counting import PredictedLength
 from maskov.moves import Resize
 from maskov.replay import Replayer
 from maskov.testing import random_table
-from maskov.translation.api import run_method, translations_of
-from maskov.translation.methods import SAMPLED
+from maskov.translation import SAMPLED, run_method, translations_of
 from tiny_translation import SOURCES, conditional
 
 MODEL = conditional()

@@ -11,8 +11,7 @@ from maskov import (
     translate,
 )
 from maskov.models import autoregressive as writing
-from maskov.translation.api import run_method, translations_of
-from maskov.translation.methods import METHODS
+from maskov.translation import METHODS, run_method, translations_of
 from tiny_translation import SOURCES, conditional, plain_energies, plain_logits, twin
 
 MODEL = conditional()

@@ -21,7 +21,7 @@ At each point the N particles are weighed by π_b_k / π_b_{k−1}, drawn again 
 weights (systematic resampling), and moved by a kernel that leaves π_b_k invariant. The weights are
 those of the particles before they are moved. As q is normalised, the product over the path of the
 mean weights is an unbiased estimate of Z = Σ_x exp(−E(x)/T), provided that the path does not look
-at the particles: a pilot population finds it and is discarded (`maskov.tuning.path`).
+at the particles: a pilot population finds it and is discarded (`maskov.tuning`).
 
 Populations with too few moves agree with each other and are wrong. So every second one makes
 several times as many: each is still unbiased, and what the longer ones find more is what the
