@@ -26,7 +26,7 @@ import maskov
 from experiments.studies.evidence import HELD_OUT
 from maskov.energies.counting import Repeats
 
-TEMPERATURES = (0.8, 0.85, 0.9, 1.0)
+TEMPERATURES = (0.8, 0.85, 0.9, 0.95, 1.0)
 TILTS = (0.0, 0.05, 0.1, 0.15, 0.2)
 # Weights of repeated words, at the smaller tilts alone: larger ones accept few draws as it is.
 PENALTIES, PENALISED = (0.0, 0.7, 1.0), 0.1
@@ -194,7 +194,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Measure, and write the document and its page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--model", default="wiki-small")
+    parser.add_argument("--model", default="wiki-any")
     parser.add_argument("--judge", default="wiki-judge")
     parser.add_argument("--draws", type=int, default=256)
     given = parser.parse_args(arguments)

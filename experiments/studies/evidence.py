@@ -56,7 +56,7 @@ def main() -> None:
     parser.add_argument("--texts", type=Path, default=HELD_OUT)
     parser.add_argument("--data", type=Path, help="folder of test sets, or of antibodies")
     parser.add_argument("--most", type=int, default=100, help="sentence pairs or chains of a set")
-    parser.add_argument("--model", default="wiki-small")
+    parser.add_argument("--model", default="wiki-any")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--particles", type=int, default=64)
     parser.add_argument("--populations", type=int, default=4)

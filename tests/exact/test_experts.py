@@ -314,5 +314,5 @@ def test_wrong_experts_are_found(energy, reason):
 
 
 def test_wrong_stages_break_detailed_balance():
-    with pytest.raises(AssertionError, match="detailed balance|loses probability"):
+    with pytest.raises(AssertionError, match=r"detailed balance|loses probability"):
         check_kernel(Metropolis(Raw() + Lopsided(), Site()), TABLE, reference=(0, 1, 2))
