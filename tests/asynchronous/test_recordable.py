@@ -108,7 +108,7 @@ def test_nothing_waits_for_the_device(name, monkeypatch):
     monkeypatch.setattr(type(model), "hidden_of", allowed(type(model).hidden_of))
     monkeypatch.setattr(CounterRng, "uniform", allowed(CounterRng.uniform))
     # Where sizes are told apart is computed on the host.
-    monkeypatch.setattr(Span, "_bounds", property(allowed(Span._bounds.fget)))
+    monkeypatch.setattr(Span, "_chances", property(allowed(Span._chances.fget)))
     for module in ("runs.task_runner", "workers.pools"):
         monkeypatch.setattr(f"maskov.{module}.sampler_for", lambda *_: Checked)
     monkeypatch.setattr("maskov.execution.recorded._SMALLEST", 64)
