@@ -109,11 +109,6 @@ class Recording(Rounds):
         self._play(("test", self._capacity), self._test)
         self._posted.append(self._post())
 
-    @property
-    def last_size(self) -> tuple[int, int]:
-        """The capacity of the last round in tokens, and in positions for the head."""
-        return self._capacity, self._size
-
     def _post(self) -> tuple[Tensor, Any]:
         """Send the host a note of what is waiting, to be read when it has arrived."""
         latest = self.buffers.waiting[-1]

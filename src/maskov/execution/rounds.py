@@ -21,6 +21,7 @@ from maskov.execution.buffers import COUNTS, ENERGIES, Buffers
 from maskov.kernels import Kernel, Metropolis
 from maskov.kernels.base import leaves
 from maskov.models.scorer import Scorer
+from maskov.moves import Move, Site, Sweep
 from maskov.random import Rng
 from maskov.types import Bool, Chains, Float, Int, PartValues, PassCache, Tensor, inside
 
@@ -61,10 +62,11 @@ class Rounds(ABC):
         shortest: int = 1,
         mean: int = 1,
     ) -> None:
-        first = leaves(kernel)[0]
-        assert isinstance(first, Metropolis)
+        parts = [one for one in leaves(kernel) if isinstance(one, Metropolis)]
+        first = parts[0]
         assert first.energy.masked is not None, "rounds test by masked passes"
-        self.kernel = kernel
+        self.kernel, self.kernels = kernel, kernels
+        self._moves = [part.move for part in parts]
         self.plan = first.plan
         self.stages = self.plan.stages
         self.energy, self.masked = first.energy, first.energy.masked
@@ -243,3 +245,10 @@ class Rounds(ABC):
             for name, ring in rings.items()
         }
         return {"lengths": self.buffers.lengths.to("cpu", copy=True)} | row
+
+
+def order_of(move: Move) -> Sweep:
+    """Return the order of single sites or blocks."""
+    assert isinstance(move, Site)
+    assert isinstance(move.positions, Sweep)
+    return move.positions

@@ -12,10 +12,8 @@ import torch
 
 from maskov.energies.stages import nearness
 from maskov.execution.buffers import ACCEPTED, FREE, REJECTED, TESTING, SiteBuffers
-from maskov.execution.rounds import Asked, Rounds
-from maskov.kernels import Metropolis
+from maskov.execution.rounds import Asked, Rounds, order_of
 from maskov.kernels.base import log_ratio
-from maskov.moves import Site, Sweep
 from maskov.moves.filling import draw
 from maskov.random import Purpose, accept, categorical
 from maskov.types import Bool, Float, Int, Sequences, Tensor
@@ -28,13 +26,6 @@ class SiteRounds(Rounds):
     """A group of chains of single sites."""
 
     buffers: SiteBuffers
-
-    @property
-    def _order(self) -> Sweep:
-        assert isinstance(self.kernel, Metropolis)
-        assert isinstance(self.kernel.move, Site)
-        assert isinstance(self.kernel.move.positions, Sweep)
-        return self.kernel.move.positions
 
     def _prepare(self) -> None:
         self._close()
@@ -130,7 +121,7 @@ class SiteRounds(Rounds):
         if rows is None:
             return
         chain, step, free = b.chain[rows], b.step[rows], b.free[rows]
-        rank = self._order.rank(chain, step, free, self.rng)
+        rank = order_of(self._moves[0]).rank(chain, step, free, self.rng)
         shape = rank.shape
         when = (step[:, None] + rank).flatten()
         who = chain[:, None].expand(shape).flatten()

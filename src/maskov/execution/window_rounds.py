@@ -16,8 +16,8 @@ import torch
 from maskov.energies.base import Energy, MaskedEnergy, evaluated
 from maskov.energies.stages import near_all, near_window
 from maskov.execution.buffers import COUNTS, FILLING, FILLS, IDLE, WindowBuffers
-from maskov.execution.rounds import Asked, Rounds
-from maskov.kernels import Metropolis, Mixture
+from maskov.execution.rounds import Asked, Rounds, order_of
+from maskov.kernels import Mixture
 from maskov.kernels.base import Kernel, leaves, log_ratio
 from maskov.models.base import MaskedModel, Queries
 from maskov.moves import Move, Resize, Site, Sweep, Window
@@ -49,28 +49,23 @@ class WindowRounds(Rounds):
     _moved = ("tokens", "lengths", "free", "region")
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
-        kernel, _, _, buffers, kernels = arguments
-        width, device = buffers.tokens.shape[1], buffers.tokens.device
-        self._groups = kernel.energy.groups
-        self._moves = [_move_of(part) for part in leaves(kernel)]
+        super().__init__(*arguments, **settings)
+        kernel, width, device = self.kernel, self._width, self.buffers.tokens.device
+        self._groups = self.energy.groups
         self._resizes = any(isinstance(move, Resize) for move in self._moves)
         # Single sites and blocks read nothing back: what they draw from is the same both ways.
         self._reads_back = not all(isinstance(move, Site) for move in self._moves)
         self.turns = _LOOKAHEAD if any(map(single_site, self._moves)) else 1
-        weights = kernel.weights if isinstance(kernel, Mixture) else ()
-        weights = weights or (1.0,) * len(self._moves)
-        chances = torch.tensor([weights], dtype=torch.float64, device=device)
-        self._chances = chances / chances.sum(1, keepdim=True)
+        if isinstance(kernel, Mixture):
+            self._chances = kernel.chances(device)
         # The size of each move's blocks in each epoch; 1 for other moves.
-        blocks = [[_block(part) for part in leaves(one)] for one in kernels]
+        blocks = [[_block(part) for part in leaves(one)] for one in self.kernels]
         blocks = [row if len(row) == len(self._moves) else [1] * len(self._moves) for row in blocks]
         self._blocks = torch.tensor(blocks, device=device)
-        in_group = 1 if self._groups is None else -(-width // min(self._groups, width))
         # The most positions that change and that one pass masks.
-        self._alike = in_group
+        self._alike = 1 if self._groups is None else -(-width // min(self._groups, width))
         self.largest_block = min(width, max(map(max, blocks)))
-        self.most_wanted = max(in_group, self.largest_block)
-        super().__init__(*arguments, **settings)
+        self.most_wanted = max(self._alike, self.largest_block)
 
     def _prepare(self) -> None:
         """Fill what can be filled, and begin the steps of chains that have none under way."""
@@ -93,15 +88,11 @@ class WindowRounds(Rounds):
         found = super().energies()
         if self._groups is not None:
             found[:, :2].fill_(torch.nan)
-        values = self._values(self._rows, self.buffers.lengths)
+        values = self.buffers.values[self._rows, self.buffers.lengths]
         for column, (weight, part) in enumerate(self.energy.parts):
             if not isinstance(part, MaskedEnergy):
                 found[:, 2] += weight * values[:, column]
         return found
-
-    def _values(self, rows: Tensor, lengths: Tensor) -> Float[Tensor, "n parts"]:
-        """Return the other parts of the energy at some lengths."""
-        return self.buffers.values[rows, lengths]
 
     def _results(self) -> dict[str, Tensor]:
         b = self.buffers
@@ -144,7 +135,7 @@ class WindowRounds(Rounds):
             return
         sites = [move for move in self._moves if isinstance(move, Site)]
         if sites:
-            order = _order(sites[-1]).rank(b.chain[rows], b.step[rows], b.free[rows], self.rng)
+            order = order_of(sites[-1]).rank(b.chain[rows], b.step[rows], b.free[rows], self.rng)
             self._put_rows(begun, rows, b.rank, order)
         if isinstance(self._moves[0], Site):
             block = self._blocks[self._epoch()[rows], 0]
@@ -214,7 +205,7 @@ class WindowRounds(Rounds):
             rank = move.window(chains.chain, chains.step, chains.free, self.rng)
         else:
             every = torch.arange(len(chains.chain), device=chains.chain.device)
-            rank = _order(move).masked(chains, every, self.rng, block).long() - 1
+            rank = order_of(move).masked(chains, every, self.rng, block).long() - 1
         return {
             "window": rank, "old_window": rank, "proposed": chains.tokens,
             "new_lengths": chains.lengths, "new_free": chains.free, "new_region": chains.region,
@@ -469,7 +460,7 @@ class WindowRounds(Rounds):
         else:
             before = old
         falls, given = before - new, (b.log_forward[rows], b.log_reverse[rows])
-        values = [self._values(rows, lengths[rows]) for lengths in (b.lengths, b.new_lengths)]
+        values = [b.values[rows, lengths[rows]] for lengths in (b.lengths, b.new_lengths)]
         ratios = []
         for number, stage in enumerate(self.stages):
             known = self._near(number, rows)
@@ -555,20 +546,9 @@ class WindowRounds(Rounds):
         return values.new_zeros(len(self._rows)).index_copy(0, rows, values)
 
 
-def _move_of(kernel: Kernel) -> Move:
-    assert isinstance(kernel, Metropolis)
-    return kernel.move
-
-
 def single_site(move: Move) -> bool:
     """Whether a move masks one position a step, in an order known when the epoch begins."""
     return type(move) is Site and type(move.positions) is Sweep and move.positions.block == 1
-
-
-def _order(move: Move) -> Sweep:
-    assert isinstance(move, Site)
-    assert isinstance(move.positions, Sweep)
-    return move.positions
 
 
 def _block(kernel: Kernel) -> int:

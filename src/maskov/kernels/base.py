@@ -316,15 +316,17 @@ class Mixture(Composite):
         step = step.index_add(0, rows, torch.ones_like(rows))
         return replace(chains, epoch_step=step), _joined(infos, rows)
 
+    def chances(self, device: torch.device) -> Float[Tensor, "1 kernels"]:
+        """Return the probability of each part at a step."""
+        weights = self.weights or (1.0,) * len(self.kernels)
+        chances = torch.tensor([weights], dtype=torch.float64, device=device)
+        return chances / chances.sum(1, keepdim=True)
+
     def turn(
         self, chains: Chains, rows: Int[Tensor, " n"], rng: Rng
     ) -> tuple[Int[Tensor, " n"], Int[Tensor, "kernels chains"]]:
         """Return which part steps each of some chains, and how many steps of each part are done."""
-        weights = self.weights or (1.0,) * len(self.kernels)
-        chances: Float[Tensor, "n kernels"] = torch.tensor(
-            [weights], dtype=torch.float64, device=rows.device
-        ).expand(len(rows), -1)
-        chances = chances / chances.sum(1, keepdim=True)
+        chances = self.chances(rows.device).expand(len(rows), -1)
         which = rng.categorical(chances, chains.chain[rows], chains.step[rows], Purpose.KERNEL)
         # A part whose own epoch is shorter goes round it again.
         lengths = torch.stack([kernel.steps(chains) for kernel in self.kernels])
