@@ -63,8 +63,9 @@ def _by_likelihood() -> list[str]:
     Each is taken at the temperature that is best for it among those that were measured.
     """
     lines = []
-    for path in sorted(EVIDENCE.glob("wiki-small-*.json")):
-        targets = json.loads(path.read_text())["targets"]
+    for path in sorted(EVIDENCE.glob("wiki-*.json")):
+        document = json.loads(path.read_text())
+        targets = document["targets"]
         every = [
             [one for key, one in targets.items() if key.rpartition("@")[0] == name]
             for name in ("raw", "norm")
@@ -80,9 +81,10 @@ def _by_likelihood() -> list[str]:
             verdict = FAILED if norm["agree"] else f"{verdict}, and against it so far"
         lines += [
             "",
-            f"By likelihood: **{verdict}** · results/evidence (wiki-small): held-out sentences of "
-            f"{raw['lengths'][0]['length']} tokens have at least {raw['nats_per_token']:.2f} "
-            f"nats per token under exp(−E_raw/T) at T = {raw['temperature']:g}, and at least "
+            f"By likelihood: **{verdict}** · results/evidence ({document['model']}): held-out "
+            f"sentences of {raw['lengths'][0]['length']} tokens have at least "
+            f"{raw['nats_per_token']:.2f} nats per token under exp(−E_raw/T) at "
+            f"T = {raw['temperature']:g}, and at least "
             f"{norm['nats_per_token']:.2f} under exp(−E_norm/T) at T = {norm['temperature']:g}; "
             "lower is better.",
         ]

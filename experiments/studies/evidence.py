@@ -157,8 +157,7 @@ def _measure(options: argparse.Namespace, document: dict[str, Any], path: Path) 
     )  # fmt: skip
     document |= {
         "model": options.model, "fingerprint": model.fingerprint(), "texts": str(options.texts),
-        "sentences": len(texts), "particles": plan.particles, "populations": plan.populations,
-        "moves": plan.moves, "longer": plan.longer, "seed": plan.seed,
+        "sentences": len(texts), "moves": plan.moves, "longer": plan.longer, "seed": plan.seed,
         "version": maskov.__version__,
     }  # fmt: skip
     with torch.inference_mode():
@@ -172,7 +171,7 @@ def _measure(options: argparse.Namespace, document: dict[str, Any], path: Path) 
             document["uniform"] = found.uniform
             document["targets"][name] = {
                 **asdict(target), "best": target.best, "agree": target.agree,
-                "populations": plan.populations,
+                "populations": plan.populations, "particles": plan.particles,
                 "seconds": round(time.perf_counter() - begun, 1),
             }  # fmt: skip
             _say(name, target)
@@ -215,8 +214,8 @@ def _rows(document: dict[str, Any]) -> list[str]:
             verdict = "agree, but none moved longer than the others: a lower bound"
         rows.append(
             (nats, f"| {shown} | ≥ {nats:.3f} ± {one['error']:.3f} | {length['log_z']:.2f} ± "
-             f"{length['error']:.2f} | {one['populations']}, {length['passes']:.0f} passes, "
-             f"{verdict} |")
+             f"{length['error']:.2f} | {one['populations']} × {one['particles']}, "
+             f"{length['passes']:.0f} passes, {verdict} |")
         )  # fmt: skip
     return [line for _, line in sorted(rows)]
 
@@ -271,16 +270,17 @@ def _page(out: Path, model: str) -> None:
         "per token (≥): an energy can only be worse than shown. Every second population moves "
         "longer, and populations agree only if these find hardly more.", "",
     ]  # fmt: skip
-    for path in sorted(out.glob(f"{model}-*.json")):
+    paths = [path for name in (model, "wiki-small") for path in sorted(out.glob(f"{name}-*.json"))]
+    for path in dict.fromkeys(paths):
         document = json.loads(path.read_text())
         _figure(document, path.with_suffix(".svg"))
         length = document["targets"]["ordered@1"]["lengths"][0]["length"]
         lines += [
-            f"## English, sentences of {length} tokens", "",
-            f"{document['sentences']} sentences ({document['texts']}), {model}, populations of "
-            f"{document['particles']} particles.", "",
+            f"## English, sentences of {length} tokens, {document['model']}", "",
+            f"{document['sentences']} sentences ({document['texts']}).", "",
             f"![nats per token along the path]({path.stem}.svg)", "",
-            "| distribution | nats per token | log Z | populations |", "|---|---|---|---|",
+            "| distribution | nats per token | log Z | populations × particles |",
+            "|---|---|---|---|",
             *_rows(document), "",
         ]  # fmt: skip
     sizes = " | ".join("---" for _ in FEW)
@@ -312,9 +312,22 @@ def _page(out: Path, model: str) -> None:
 
 
 _COMMANDS = (
-    "$ python -m experiments.studies.evidence text --out results/evidence",
+    "$ python -m experiments.studies.evidence text --device cuda --particles 1024 --passes 800 "
+    "--only '0.69*ordered+0.26*norm@1' --out results/evidence",
+    "$ python -m experiments.studies.evidence text --device cuda --particles 512 --passes 2500 "
+    "--only norm@1 --out results/evidence",
+    "$ python -m experiments.studies.evidence text --device cuda --particles 512 --passes 2000 "
+    "--only norm@1.45 --out results/evidence",
+    "$ python -m experiments.studies.evidence text --device cuda --particles 256 --passes 2000 "
+    "--only raw@2.8 raw@1 --out results/evidence",
     "$ python -m experiments.studies.evidence text --texts results/evidence/held-out-10.txt "
-    "--particles 32 --passes 200 --out results/evidence",
+    "--device cuda --particles 512 --passes 600 --out results/evidence",
+    "$ python -m experiments.studies.evidence text --only ordered@1 'ordered(seed=1)@1' "
+    "'ordered(left-to-right)@1' 'ordered(right-to-left)@1' 'ordered(rule=confident)@1' "
+    "'ordered(groups=4)@1' 'ordered(orders=8)@1' --out results/evidence",
+    "$ python -m experiments.studies.evidence text --model wiki-small --out results/evidence",
+    "$ python -m experiments.studies.evidence text --model wiki-small --texts "
+    "results/evidence/held-out-10.txt --particles 32 --passes 200 --out results/evidence",
     "$ python -m experiments.studies.evidence translation --data DATA/test --most 60 --out "
     "results/evidence",
     "$ python -m experiments.studies.evidence antibody --data DATA/antibody --model antiberty "

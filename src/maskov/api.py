@@ -153,7 +153,7 @@ def sample(
 ) -> Run:  # fmt: skip
     """Draw samples from a masked language model.
 
-        run = maskov.sample("wiki-small", energy="norm", epochs=40, chains=64)
+        run = maskov.sample("wiki-any", energy="norm", epochs=40, chains=64)
 
     `model` is a name, a folder or a MaskedModel. Every option of `maskov sample` is a keyword of
     the same name with the same default (`--start-text` is `texts`). Instead of options, `kernel`
@@ -286,7 +286,7 @@ def infill(
 ) -> Filling | Run:  # fmt: skip
     """Fill the blanks of templates: the likeliest fills, each with its probability and error.
 
-        found = maskov.infill("wiki-small", "the capital of france is [MASK] .")
+        found = maskov.infill("wiki-any", "the capital of france is [MASK] .")
         found.fills(top_k=5)
 
     A blank is [MASK] for one token, [MASK*] for one to eight, or [MASK{2,5}] for two to five;
@@ -370,7 +370,7 @@ def score(
 ) -> list[Score]:  # fmt: skip
     """Return the energy of each text and what every token contributes to it; the order is kept.
 
-        scores = maskov.score("wiki-small", ["The cat sat on the mat."], energy="norm")
+        scores = maskov.score("wiki-any", ["The cat sat on the mat."], energy="norm")
 
     `model` is a name, a folder or a MaskedModel; `energy` is named as on the command line, or an
     Energy, or a function that takes a list of texts and returns a number for each. With
@@ -430,7 +430,7 @@ def evidence(
 ) -> Evidence:  # fmt: skip
     """Measure log Z of energies, and with it the likelihood of texts under them.
 
-        found = maskov.evidence("wiki-small", texts, energy=["norm", "ordered(orders=8)"])
+        found = maskov.evidence("wiki-any", texts, energy=["norm", "ordered(orders=8)"])
 
     Each energy, at each temperature, is a distribution over the sequences of a length. Its log Z is
     estimated by independent populations (docs/concepts/populations.md); ordered energies are
@@ -511,7 +511,7 @@ def rewrite(
     """Rewrite texts: sample texts like them that an expert prefers, and pick one of each.
 
         toward = "classifier(wiki-genre, label=news)"
-        rewritten = maskov.rewrite("wiki-small", ["The film was released in May."], toward)
+        rewritten = maskov.rewrite("wiki-any", ["The film was released in May."], toward)
 
     `toward` is what texts should become: an energy by name, an Energy, a function that takes a list
     of texts and returns a number for each (low is good). Without it, name the words that texts

@@ -25,8 +25,8 @@ DEFAULT_EPOCHS = 30
 MOST_UNTIL_CONVERGED = 2000
 # Where nothing says how to sample: the target, the draws that are proposed, and how many of them
 # (results/default).
-_DRAWN = "temperature=0.8, rule=confident"
-DEFAULT_ENERGY = f"ordered({_DRAWN})+0.05*norm(groups=4)"
+_DRAWN = "temperature=0.9, rule=confident"
+DEFAULT_ENERGY = f"ordered({_DRAWN})+0.05*norm(groups=4)+0.7*repeats(within=20)"
 DEFAULT_MOVES, DEFAULT_DRAWS = f"redraw({_DRAWN})", 60
 # Epochs of burn-in, and the groups of positions in which it scores them, unless given: the fewest
 # passes to the energy of long runs (results/mixing).
