@@ -84,10 +84,10 @@ def load_model(
     if shape is not None:
         model: MaskedModel = random_bert(int(shape[1] or _LAYERS), int(shape[2] or 768), where)
     else:
-        model = load("wiki-small" if name == "wiki-small-grown" else name, where)
+        model = load(name.removesuffix("-grown"), where)
     if not isinstance(model, HuggingFaceModel):
         raise InputError(f"'{name}' is not a Hugging Face model, which the plain rows need.")
-    if name == "wiki-small-grown":
+    if name.endswith("-grown"):
         model = grow(model)
     if not plain:
         return cast(HuggingFaceModel, adapted(model, model.source, precision))
