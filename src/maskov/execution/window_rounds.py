@@ -88,10 +88,8 @@ class WindowRounds(Rounds):
         found = super().energies()
         if self._groups is not None:
             found[:, :2].fill_(torch.nan)
-        values = self.buffers.values[self._rows, self.buffers.lengths]
-        for column, (weight, part) in enumerate(self.energy.parts):
-            if not isinstance(part, MaskedEnergy):
-                found[:, 2] += weight * values[:, column]
+        # The columns of masked passes are 0 there.
+        found[:, 2] += self.energy.total(self.buffers.values[self._rows, self.buffers.lengths])
         return found
 
     def _results(self) -> dict[str, Tensor]:
@@ -562,7 +560,7 @@ def values_by_length(
 ) -> Float[Tensor, "chains lengths parts"]:
     """Return the parts of an energy that depend on lengths alone, for every length of the chains.
 
-    The columns are those of `AcceptanceStages`; the masked passes have none.
+    The columns are those of `AcceptanceStages`; those of the masked passes are 0.
     """
     count, width = chains.tokens.shape
     values = torch.zeros((count, width + 1, len(energy.parts)), dtype=torch.float64)
