@@ -6,9 +6,7 @@ import math
 import pytest
 from hypothesis import given, strategies as st
 
-from maskov import LinearSchedule, MaskedConditional, MaskovError, Metropolis, Raw, Sweep
 from maskov.cli import main
-from maskov.workers import Workers
 from mutations import examples
 
 VALUES = st.sampled_from(
@@ -44,23 +42,3 @@ def test_any_options_of_sample(given, capfd):
         samples = [json.loads(line) for line in out.splitlines()]
         assert {one["chain"] for one in samples} == set(range(int(small["chains"])))
         assert all(math.isfinite(one["energy_norm"]) for one in samples)
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: MaskedConditional(-1.0),
-        lambda: MaskedConditional(math.nan),
-        lambda: MaskedConditional(top_k=0),
-        lambda: MaskedConditional(top_p=0.0),
-        lambda: MaskedConditional(epsilon=1.1),
-        lambda: Sweep("x"),
-        lambda: Sweep(block=0),
-        lambda: LinearSchedule(1.0, -0.1, 0.5),
-        lambda: Metropolis(Raw(), target_temperature=math.nan),
-        lambda: Workers(threads=0),
-    ],
-)
-def test_numbers_out_of_bounds_are_refused_in_python(make):
-    with pytest.raises(MaskovError, match=r"\A.+\Z"):
-        make()

@@ -153,23 +153,6 @@ def test_diagnose_names_what_is_damaged_and_the_command(runs, tmp_path, call):
     assert files(whole) == files(runs["whole"])
 
 
-def test_stopped_again_after_it_started_over_it_does_not_start_over_again(copy, runs):
-    _flip(copy, "energy_raw", 1, 0)
-    for file in (copy / "checkpoints").glob("00001-*"):
-        file.write_bytes(b"")
-    assert "chains 0 to 1 in traces.npy" in Run.open(copy).diagnose().notes[0]
-    samples, seen = copy / "samples.jsonl", []
-
-    def stop() -> bool:
-        seen.append(samples.stat().st_size)
-        return min(seen) < seen[-1]
-
-    with pytest.raises(Interrupted):
-        resume(copy, MODEL, stop=stop, checkpoint_every=0)
-    assert not resume(copy, MODEL).recovered
-    assert files(copy) == files(runs["whole"])
-
-
 # Every field of the manifest, one at a time.
 
 

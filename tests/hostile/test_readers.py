@@ -14,13 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import torch
-from experiments.__main__ import main as reproduce
-from experiments.lib.cell import load_cell
-from experiments.lib.context import Context
-from experiments.lib.settings import SETTINGS
-from experiments.paper import driver
 from hypothesis import given, strategies as st
-from recipes.translation.fairseq import SPECIAL, convert, read_dictionary
 from safetensors.torch import load_file, save_file
 
 import maskov
@@ -29,7 +23,6 @@ from maskov.cli.evaluating import read_sentences
 from maskov.config import to_json
 from maskov.evaluation import copied
 from maskov.fasta import Record
-from maskov.models.tokens import Merges
 from maskov.options import read_lines
 from maskov.runs.state import START, pack, seal, unpack
 from mutations import anything, examples, or_refused
@@ -189,47 +182,6 @@ def _ratings(home: Path, runs, name: str) -> Reader:
     return Reader({"key": key, "sheet": sheet, "done": done}[name], read, [key, sheet, done])
 
 
-def _experiment(home: Path, runs, name: str) -> Reader:
-    with pytest.raises(SystemExit):
-        reproduce(["counterexample", "--quick", "--device", "cpu", "--out", str(home)])
-    cell = next(iter(driver.RESULTS["counterexample"].cells(SETTINGS["quick"]).values()))
-    context = Context(SETTINGS["quick"], home, device="cpu")
-    file = home / "cells" / f"{cell.key(context)}.json"
-
-    def read_cell() -> None:
-        assert json.dumps(load_cell(cell, context)) == json.dumps(json.loads(file.read_bytes()))
-
-    def read_result() -> None:
-        (home / "counterexample.md").unlink(missing_ok=True)
-        driver.report(home, say=lambda _: None)
-        title = json.loads((home / "counterexample.json").read_bytes())["title"]
-        assert str(title) in (home / "counterexample.md").read_text()
-
-    if name == "cell":
-        return Reader(file, read_cell, [file])
-    return Reader(home / "counterexample.json", read_result, [home])
-
-
-def _fairseq(home: Path, runs, name: str) -> Reader:
-    words, codes = home / "dict.en.txt", home / "codes"
-    words.write_bytes(b"a 3\nbc 2\nred@@ 1\n")
-    codes.write_bytes(b"#version: 0.2\na b\nab c</w>\n")
-
-    def read_words() -> None:
-        found = read_dictionary(words)
-        lines = words.read_text(encoding="utf-8").removesuffix("\n").split("\n")
-        assert found == [*SPECIAL, *(line.rpartition(" ")[0] for line in lines if line)]
-
-    def read_codes() -> None:
-        """Whatever the merges are, the pieces of a word put together are the word."""
-        for text in ("abc", "a", "naïve", "a@@b"):
-            *begun, last = Merges.read(codes).split(text)
-            assert all(piece.endswith("@@") for piece in begun)
-            assert "".join(piece[:-2] for piece in begun) + last == text
-
-    return Reader(*((words, read_words) if name == "words" else (codes, read_codes)), [home])
-
-
 READERS = [
     *((_run_folder, name) for name in ("manifest.json", "samples.jsonl", "traces.npy", "tokens.npy",
                                        "checkpoint")),
@@ -238,7 +190,6 @@ READERS = [
     (_vocabulary,), (_about,), (_texts, "texts.txt"), (_texts, "texts.jsonl"),
     *((_ratings, name) for name in ("key", "sheet", "done")),
     *((_training, kind) for kind in ("", ".gz", ".xz")),
-    (_experiment, "result"), (_experiment, "cell"), (_fairseq, "words"), (_fairseq, "codes"),
 ]  # fmt: skip
 
 
@@ -298,14 +249,8 @@ def _pickle_as_weights(home: Path, mark: Path, copy: Path) -> None:
     maskov.load(home, "cpu")
 
 
-def _fairseq_checkpoint(home: Path, mark: Path, copy: Path) -> None:
-    (home / "dict.en.txt").write_text("a 1\n")
-    torch.save({"args": Evil(mark), "model": {}}, home / "checkpoint_best.pt")
-    convert(home, home / "out")
-
-
 @pytest.mark.parametrize("read", [
-    _pickled_traces, _pickle_as_traces, _torch_weights, _pickle_as_weights, _fairseq_checkpoint,
+    _pickled_traces, _pickle_as_traces, _torch_weights, _pickle_as_weights,
 ])  # fmt: skip
 def test_code_in_a_pickle_is_refused_and_not_run(read, runs, copy, tmp_path):
     home = shutil.copytree(runs["model"], tmp_path / "model")
