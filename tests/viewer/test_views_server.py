@@ -15,7 +15,7 @@ from maskov.ui.viewer.live import LONGEST_TEXT, MOST_CHAINS, MOST_EPOCHS, LiveRu
 from maskov.ui.viewer.runs import Player, RunList, id_of
 from maskov.ui.viewer.server import HEADERS, LONGEST_BODY, create_app
 from tiny_translation import SOURCES
-from view_runs import make_expert_run, make_run, make_runs
+from view_runs import make_run, make_runs
 
 SMALL = {"model": "untrained", "chains": 2, "length": 6, "epochs": 4, "seed": 1}
 TEXT = {"model": "untrained", "chains": 2, "epochs": 2, "seed": 1}
@@ -125,26 +125,6 @@ def test_a_chain_is_told_as_it_was_recorded(client, runs):
     assert told["source"] is None
 
 
-def test_experts_tell_their_energies_and_shares(served, tmp_path):
-    run = make_expert_run(tmp_path / "runs" / "experts")
-    client = served([tmp_path / "runs"])
-    name = ids(client)["experts"]
-    overview = client.get(f"/api/runs/{name}").json()
-    assert list(overview["experts"]) == ["edit", "contains('river', 'bridge')"]
-    assert [row[:2] for row in overview["tables"][1]["rows"]] == [
-        ["edit", "2"], ["contains('river', 'bridge')", "3"],
-    ]  # fmt: skip
-    chain = client.get(f"/api/runs/{name}/chains/1").json()
-    assert chain["experts"]["edit"] == run.traces["expert_energy"][:, 1, 0].tolist()
-    told = [client.get(f"/api/runs/{name}/chains/1/epochs/{n}").json() for n in range(6)]
-    assert all(epoch["agrees"] for epoch in told)
-    steps = [step for epoch in told for step in epoch["steps"] if not step["repeated"]]
-    for step in steps:
-        assert [share["name"] for share in step["shares"]] == ["norm", *chain["experts"]]
-        assert step["tests"][0]["experts"]
-    assert {share["tested"] for step in steps for share in step["shares"]} == {True, False}
-
-
 def test_the_words_of_an_epoch_follow_its_steps(client, runs):
     """That the sums of a step add up is shown in tests/replay."""
     traces, changes = Run.open(runs / "mh").traces, 0
@@ -243,9 +223,7 @@ def test_there_is_nothing_without_the_token(served):
     assert client.get(f"/t/{token}/api/live").json()["status"] == "none"
 
 
-@pytest.mark.parametrize(
-    "run_id", ["....", "%2e%2e", "..%2f..%2fetc%2fpasswd", "%00", "mh", "x" * 5000, "runs%2fmh"]
-)
+@pytest.mark.parametrize("run_id", ["%2e%2e", "..%2f..%2fetc%2fpasswd", "%00", "mh", "x" * 5000])
 def test_no_path_of_a_request_reaches_the_files(client, run_id, runs):
     for path in ("", "/verdict", "/chains/0", "/chains/0/epochs/0"):
         assert client.get(f"/api/runs/{run_id}{path}").status_code in (404, 422)
@@ -308,7 +286,7 @@ def test_other_methods_are_started_too(client, method, tmp_path):
 
 
 def test_a_run_is_stopped_saved_and_only_one_goes_at_a_time(client, tmp_path):
-    long = SMALL | {"epochs": MOST_EPOCHS, "chains": 8, "length": 32}
+    long = SMALL | {"epochs": MOST_EPOCHS, "chains": 8, "length": 12}
     assert post(client, "/api/live", long).status_code == 200
     assert "another run" in post(client, "/api/live", SMALL).json()["detail"]
     until = time.monotonic() + 60
@@ -328,7 +306,7 @@ def test_what_ends_the_server_ends_its_run_saved(tmp_path):
     run_list = RunList([], tmp_path / "made")
     app = create_app(run_list, Player("cpu"), LiveRuns(run_list.home, "cpu"))
     with TestClient(app, base_url=BASE) as client:
-        post(client, "/api/live", SMALL | {"epochs": MOST_EPOCHS, "chains": 8, "length": 32})
+        post(client, "/api/live", SMALL | {"epochs": MOST_EPOCHS, "chains": 8, "length": 12})
         until = time.monotonic() + 60
         while client.get("/api/live").json()["epoch"] < 1 and time.monotonic() < until:
             time.sleep(0.05)
@@ -370,35 +348,27 @@ def test_what_is_no_small_run_is_refused_and_nothing_is_begun(client, change, re
 
 
 @pytest.mark.parametrize(
-    "headers",
+    ("headers", "status"),
     [
-        {"Origin": "http://evil.example"},
-        {"Origin": "https://127.0.0.1:1"},
-        {"Origin": "null"},
-        {"Sec-Fetch-Site": "cross-site"},
-        {"Sec-Fetch-Site": "same-site", "Origin": BASE},
+        *((headers, 403) for headers in (
+            {"Origin": "https://127.0.0.1:1"}, {"Origin": "null"},
+            {"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site", "Origin": BASE},
+        )),
+        *((headers, 404) for headers in (
+            {}, {"Origin": BASE}, {"Sec-Fetch-Site": "same-origin", "Origin": BASE},
+            # Behind a proxy with TLS the Host is the proxy's choice, and the browser compares.
+            {"Sec-Fetch-Site": "same-origin", "Origin": "https://runs.example"},
+        )),
     ],
-)
-def test_another_page_starts_nothing_even_with_the_token(served, headers):
+)  # fmt: skip
+def test_only_the_page_itself_may_send_even_with_the_token(served, headers, status):
     client = served(token="secret")
-    answer = client.post("/t/secret/api/live", json=SMALL, headers=headers)
-    assert answer.status_code == 403
-    assert client.get("/t/secret/api/live").json()["status"] == "none"
-
-
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {},
-        {"Origin": BASE},
-        {"Sec-Fetch-Site": "same-origin", "Origin": BASE},
-        # Behind a proxy with TLS the Host is the proxy's choice, and the browser compares.
-        {"Sec-Fetch-Site": "same-origin", "Origin": "https://runs.example"},
-    ],
-)
-def test_the_page_itself_may_send(served, headers):
-    answer = served().post("/api/live/stop", json={}, headers=headers)
-    assert (answer.status_code, answer.json()["detail"]) == (404, "no run was started")
+    answer = client.post("/t/secret/api/live/stop", json={}, headers=headers)
+    assert answer.status_code == status  # 404: no run was started
+    if status == 403:
+        answer = client.post("/t/secret/api/live", json=SMALL, headers=headers)
+        assert answer.status_code == 403
+        assert client.get("/t/secret/api/live").json()["status"] == "none"
 
 
 def test_only_small_json_is_read(client):
@@ -437,13 +407,3 @@ def test_the_form_offers_what_the_server_takes(client):
     chains = offered["fields"]["chains"]
     assert (chains["default"], chains["minimum"], chains["maximum"]) == (6, 1, MOST_CHAINS)
     assert offered["fields"]["model"]["default"] == "wiki-small"
-
-
-@pytest.mark.slow
-def test_the_prefix_of_the_form_is_read_and_recorded(client, tmp_path):
-    request = TEXT | {"model": "wiki-small", "length": 4, "chains": 1, "prefix": "the river"}
-    assert post(client, "/api/live", request).status_code == 200
-    seen = ended(client)
-    assert seen["status"] == "finished", seen["message"]
-    run = Run.open(tmp_path / "made" / seen["name"])
-    assert run.manifest.config.model.source.prefix == "the river"
