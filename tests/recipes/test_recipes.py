@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import maskov
-from recipes import clean, corpus, export, measure, train, vocabulary
+from recipes import clean, export, measure, train
 
 TEXT = """
 = A title =
@@ -97,34 +97,7 @@ def test_training_learns_goes_on_and_exports_a_model_that_samples(masked, senten
     assert len(run.samples) == 3
 
 
-def test_training_at_every_rate_continues_a_model_on_saved_tokens(masked, sentences, tmp_path):
-    corpus.main([str(sentences), str(tmp_path / "tokens"), "--tokenizer", str(masked / "ship"),
-                 "--parts", "2"])  # fmt: skip
-    words = ["--start", masked / "ship", "--any-rate", 0.75, "--held-out", sentences]
-    _train("masked", tmp_path / "tokens", tmp_path / "any", 100, *words)
-    curve = json.loads((tmp_path / "any" / "log.json").read_text())["held_out"]
-    assert len(curve) == 11
-    # The toy was trained at 20 %, and knows little of sentences that are masked throughout.
-    assert curve[-1]["1.0"] < 0.9 * curve[0]["1.0"]
-    assert curve[-1]["one"] < 1.1 * curve[0]["one"]
-    model = maskov.load(tmp_path / "any" / "ship", "cpu")
-    lines = sentences.read_text().splitlines()[:20]
-    assert measure.masked_quality(model, lines)["top_1"] > 0.5
-
-
-def test_held_out_losses_are_those_of_the_model(masked, sentences):
-    model = maskov.load(masked / "ship", "cpu")
-    lines = sorted(set(sentences.read_text().splitlines()))[:30]
-    tokenizer = vocabulary.obtain(masked / "tokenizer", sentences, 60)
-    held = corpus.Corpus.of(lines, tokenizer, torch.device("cpu"))
-    with torch.no_grad():
-        found = train.held_out_losses(model.network, held, tokenizer.mask_token_id)
-    # With everything masked each place is scored as in an ordered fill of one group.
-    scores = maskov.score(model, lines, "ordered(groups=1)")
-    expected = sum(one.energy / len(one.tokens) for one in scores) / len(lines)
-    assert found["1.0"] == pytest.approx(expected, abs=0.02)
-
-
+@pytest.mark.slow
 def test_the_causal_model_learns_with_the_same_vocabulary(masked, sentences, tmp_path):
     words = ["--tokenizer", str(masked / "tokenizer")]
     _train("causal", sentences, tmp_path / "judge", 150, *words)
