@@ -17,7 +17,7 @@ from maskov.cli import run_app
 from maskov.cli.commands import stop_on_signals
 from maskov.cli.output import say
 from maskov.config import ModelSource
-from maskov.errors import InputError, Interrupted
+from maskov.errors import InputError
 
 # The cells that --only selects.
 _ONLY: dict[str, Callable[[Cell], bool]] = {
@@ -164,7 +164,7 @@ def reproduce(
         "twin-de-en": twin, "twin-ro-en": twin,
     }  # fmt: skip
     out.mkdir(parents=True, exist_ok=True)
-    with stop_on_signals() as stop:
+    with stop_on_signals(lambda: "stopped; run the same command to continue") as stop:
         context = Context(
             setting,
             out,
@@ -188,9 +188,6 @@ def reproduce(
                 skip_missing=name == "all",
                 jobs=jobs,
             )
-        except (Interrupted, KeyboardInterrupt):
-            say("stopped; run the same command to continue")
-            raise typer.Exit(stop.exit_code) from None
         finally:
             driver.write_page(out)
 

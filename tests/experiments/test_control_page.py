@@ -1,11 +1,10 @@
 """The page of the Yelp comparison, from toy files: scores, picks, what is refused."""
 
 import json
-import math
 
 import pytest
 import torch
-from experiments.studies.control import judge, scoring, systems
+from experiments.studies.control import judge, systems
 from experiments.studies.control.__main__ import main
 from experiments.studies.control.bag import BUCKETS, Bag, features
 
@@ -29,13 +28,6 @@ class Evaluator:
             return "__label__positive"
         return "__label__negative" if "awful" in words else None
 """
-
-
-class Words:
-    """A labeller that looks for two words."""
-
-    def predict(self, texts):
-        return ["positive" if "great" in text.split() else "negative" for text in texts]
 
 
 def write(folder, name, halves):
@@ -137,19 +129,3 @@ def test_page_has_every_system_our_lines_and_the_figure(comparison):
     assert (one["passes"], both["passes"]) == (300, 600)
     assert (one["mean_energy"], both["mean_energy"]) == (9, 8)
     assert (one["accuracy"]["value"], both["accuracy"]["value"]) == (50, 100)
-
-
-def test_scores_by_hand():
-    outputs = ([*HUMAN[0][:4], "great"], SOURCES[1])
-    found = scoring.score(scoring.Task(SOURCES), outputs, Words())
-    assert found.accuracy.value == 50
-    assert found.accuracy.standard_error == pytest.approx(100 * math.sqrt(0.25 / 9))
-    assert (found.to_positive, found.to_negative) == (100, 0)
-    assert found.hamming == pytest.approx(4 / 9)
-    assert (found.same_length, found.unchanged) == (0.9, 0.5)
-    assert (found.reference_bleu, found.perplexity) == (None, None)
-    same = scoring.score(scoring.Task(SOURCES, HUMAN), SOURCES, Words())
-    assert same.self_bleu.value == pytest.approx(100)
-    assert same.self_bleu.standard_error == pytest.approx(0, abs=1e-9)
-    with pytest.raises(SystemExit, match="half 0: 1 rewritings of 5 lines"):
-        scoring.score(scoring.Task(SOURCES), (["great"], SOURCES[1]), Words())

@@ -10,10 +10,7 @@ from experiments.lib.cell import load_cell, run_cell
 from experiments.lib.chains import TextChains, Translations
 from experiments.lib.deterministic import (
     DeterministicTranslations,
-    MaskPredictIsBlockGibbs,
-    plain_mask_predict,
 )
-from experiments.lib.jobs import run_in_processes
 from experiments.lib.settings import SETTINGS
 from experiments.paper.registry import RESULTS
 
@@ -54,15 +51,6 @@ def test_a_stopped_cell_goes_on_to_the_same_numbers(cell, context, again, tmp_pa
     assert _told(run_cell(cell, again())) == _told(whole)
 
 
-@pytest.mark.slow
-def test_processes_share_cells_and_change_nothing(context, again, tmp_path):
-    cells = [replace(TEXT, seed=seed) for seed in range(3)]
-    alone = [run_cell(cell, again(out=tmp_path / "alone")) for cell in cells]
-    run_in_processes({cell: str(cell.seed) for cell in cells}, context, 2)
-    assert [_told(load_cell(cell, context)) for cell in cells] == list(map(_told, alone))
-    assert not (context.out / "locks").exists()
-
-
 def test_averages_are_those_of_the_run(context, again):
     import maskov
 
@@ -81,42 +69,6 @@ def test_averages_are_those_of_the_run(context, again):
     # Delayed acceptance accepts less often than the algorithm whose rates are reported.
     assert TEXT.kernel(context).delayed.nearest == LINES.kernel(context).delayed.nearest == ()
     assert replace(LINES, nearest=2).kernel(context).delayed.nearest == (2,)
-
-
-def test_replicates_of_translations_are_corpora(context, again):
-    from experiments.lib.bleu import corpus_bleu
-
-    import maskov
-
-    cell = run_cell(LINES, again(keep_runs=True))
-    run = maskov.Run.open(context.out / "runs" / cell["key"])
-    _, references = context.pairs("words.deen")
-    last = [one for one in run.samples if one.epoch == 5]
-    scores = [
-        corpus_bleu([one.text for one in last if one.chain % 5 == c], references) for c in range(5)
-    ]
-    assert cell["values"]["bleu_last"]["value"] == pytest.approx(np.mean(scores))
-    assert cell["epochs"]["bleu"]["epoch"] == [3, 5]
-    per_chain = run.traces["energy_norm"][2:].reshape(4, 4, 5).mean((0, 1))
-    assert cell["values"]["energy_norm"]["value"] == pytest.approx(per_chain.mean())
-    assert cell["values"]["energy_norm"]["n"] == 5
-    lowest = run.traces["energy_norm"][2:].reshape(4, 4, 5).mean(1).mean(1).min()
-    assert cell["values"]["energy_norm_best"]["value"] == pytest.approx(lowest)
-    assert cell["values"]["irreversible"]["value"] > 0
-
-
-def test_mask_predict_is_block_gibbs_at_temperature_zero(context, monkeypatch):
-    cell = MaskPredictIsBlockGibbs("words.deen", sentences=4, iterations=4)
-    assert run_cell(cell, context)["values"]["equal"] == {
-        "value": 1.0, "standard_error": None, "n": 4
-    }  # fmt: skip
-
-    def hasty(model, source, length, iterations):
-        return plain_mask_predict(model, source, length, 1)
-
-    monkeypatch.setattr("experiments.lib.deterministic.plain_mask_predict", hasty)
-    other = replace(cell, iterations=5)
-    assert run_cell(other, context)["values"]["equal"]["value"] < 1
 
 
 @pytest.mark.parametrize(

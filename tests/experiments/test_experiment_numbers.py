@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 from experiments.lib.bleu import _bleu, corpus_bleu, paired_difference, sentence_counts, signature
 from experiments.lib.cell import run_cell
-from experiments.lib.estimates import averages, by_replicate, correlation
-from experiments.paper import low_energy_search, printed
+from experiments.lib.estimates import averages, by_replicate
+from experiments.paper import printed
 from experiments.paper.exact_laws import ExactLaws
-from experiments.paper.low_energy_search import LowEnergySearch
 from sacrebleu.metrics.bleu import BLEU
 
 HYPOTHESES = ["the cat sat on the mat .", "a dog", "", "he went to the old house by the sea ."]
@@ -46,18 +45,6 @@ def test_chains_of_one_source_belong_to_different_replicates():
     assert rates["acceptance"]["n"] == 3
 
 
-def test_energies_that_go_together_correlate_around_each_chains_mean():
-    traces = _traces()
-    # A chain's own level must not count.
-    traces["energy_norm"] = traces["energy_norm"] - 100 * np.arange(6)
-    assert correlation(traces, 3, 0)["value"] == pytest.approx(1.0)
-    traces["energy_norm"] = -traces["energy_norm"]
-    assert correlation(traces, 3, 0)["value"] == pytest.approx(-1.0)
-    traces["energy_raw"] = np.zeros_like(traces["energy_raw"])
-    assert correlation(traces, 3, 0) is None
-    assert correlation(traces, 3, 3) is None
-
-
 def test_the_counter_example_is_the_papers(context):
     cell = run_cell(ExactLaws(), context)
     values = {name: one["value"] for name, one in cell["values"].items()}
@@ -74,30 +61,6 @@ def test_the_counter_example_is_the_papers(context):
     assert cell["targets"]["norm"] == pytest.approx(follows)
     assert values["variation_norm, left to right"] == pytest.approx(0.49)
     assert values["variation_norm, random position"] > 0.1
-
-
-def test_the_search_finds_the_lowest_repetitions(context, tmp_path, monkeypatch):
-    import maskov
-
-    texts = tmp_path / "held-out.txt"
-    texts.write_text("the cat sat on the mat .\na dog ran to the house .\n")
-    monkeypatch.setattr(low_energy_search, "HELD_OUT", texts)
-    cell = run_cell(LowEnergySearch(tokens=8, texts=2, chains=3, epochs=4, length=5), context)
-    model = context.masked_model()
-    first = (~model.forbidden).nonzero().flatten()[:8].tolist()
-    words = [*(model.decode([token]) for token in first), "."]
-    scores = {
-        word: maskov.score(model, [" ".join([word] * 5)], maskov.Norm())[0].energy / 5
-        for word in words
-    }
-    lowest = min(scores, key=scores.get)
-    found = min(cell["repeated"], key=lambda row: row["energy_norm"])
-    assert found["text"].split()[0].startswith(lowest[0])
-    assert found["energy_norm"] == pytest.approx(scores[lowest], abs=1e-4)
-    assert cell["values"]["period_norm"]["value"] == pytest.approx(scores["."], abs=1e-4)
-    natural = maskov.score(model, ["the cat sat on the mat ."], maskov.Norm())[0].energy / 7
-    assert cell["natural"][0]["energy_norm"] == pytest.approx(natural, abs=1e-4)
-    assert len(cell["annealed"]["raw"]) == 3
 
 
 def test_a_paired_difference_forgets_how_hard_sentences_are():

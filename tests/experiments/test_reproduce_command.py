@@ -82,28 +82,6 @@ def test_figures_and_pages_are_drawn_again_from_json_alone(call, context):
     assert "**held**" in (context.out / "README.md").read_text()
 
 
-def test_another_translation_model_has_a_title_a_record_and_its_smoothing_removed(
-    call, context, tmp_path
-):
-    words = ["figure1", "--quick", "--out", context.out, "--data", context.data]
-    assert call(*words)[0] == 0
-    before = json.loads((context.out / "figure1.json").read_text())
-    log = tmp_path / "log.json"
-    log.write_text(json.dumps({"device": "cpu", "log": [{"step": 3}]}))
-    other = ("--title", "trained in another way", "--training", log, "--remove-smoothing", "0.1")
-    assert call(*words, *other)[0] == 0
-    training = json.loads((context.out / "training.json").read_text())
-    assert (training["title"], training["log"]) == (other[1], [{"step": 3}])
-    assert training["remove_smoothing"] == 0.1
-    found = json.loads((context.out / "figure1.json").read_text())
-    assert found["complete"]
-    for label, cell in found["cells"].items():
-        assert cell["key"] != before["cells"][label]["key"]
-        assert cell["models"]["de-en"]["remove_smoothing"] == 0.1
-        assert cell["models"]["de-en"]["fingerprint"] == training["fingerprint"]
-        assert "|remove-smoothing:0.1|" in cell["signature"]
-
-
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
