@@ -65,9 +65,6 @@ def test_importing_the_package_imports_nothing_heavy():
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
-# Ctrl-C, memory that runs out, and readers that go away.
-
-
 @pytest.mark.parametrize("module", [
     "maskov.cli", "torch.nn",
     *(pytest.param(name, marks=pytest.mark.slow)
