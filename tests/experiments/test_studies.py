@@ -35,9 +35,6 @@ def main(monkeypatch):
     return run
 
 
-# Evidence
-
-
 def test_text_is_measured_once_and_the_page_has_every_target(tmp_path, monkeypatch, main):
     texts, out = tmp_path / "held-out-4.txt", tmp_path / "out"
     texts.write_text("felt black last question\nquestion black felt last\n")
@@ -53,9 +50,6 @@ def test_text_is_measured_once_and_the_page_has_every_target(tmp_path, monkeypat
     page = (out / "README.md").read_text()
     assert "sentences of 4 tokens" in page
     assert f"{targets['ordered(orders=8)@1']['nats_per_token']:.3f}" in page
-
-
-# Blanks
 
 
 def test_every_method_of_restoration_is_measured_and_the_page_is_written(tmp_path, main):
@@ -85,9 +79,6 @@ def test_every_method_of_restoration_is_measured_and_the_page_is_written(tmp_pat
     page = (tmp_path / "out" / "README.md").read_text()
     assert "2 of 1 token, 2 of 2 tokens, 2 of unknown length" in page
     assert f"| 2 | {MASK_PREDICT} | 2 |" in page
-
-
-# Mixing
 
 
 def test_the_default_target_is_weighed_and_chosen_by_its_rule():
