@@ -15,7 +15,6 @@ from safetensors.torch import load, save
 import maskov
 from maskov import MaskovError, Run, RunError, resume
 from maskov.errors import ModelError
-from maskov.runs.manifest import load_model
 from maskov.runs.state import START, seal
 from mutations import examples, or_refused
 from odd_workers import files
@@ -109,7 +108,6 @@ def test_any_numbers_beside_the_tensors_are_gone_on_from_or_passed_over(data, ru
 
 @pytest.mark.parametrize("epoch", [EPOCHS, 10**9, -1])
 def test_a_run_is_not_over_because_its_checkpoints_say_so(epoch, runs, tmp_path):
-    """The traces must have those epochs: otherwise they are passed over."""
     copy = _again(runs["stopped"], tmp_path / "copy")
     for file in copy.glob("checkpoints/*.checkpoint"):
         tensors, numbers = _open(file)
@@ -137,9 +135,6 @@ def test_a_checkpoint_that_promises_more_than_memory_holds_is_not_read(copy, run
     assert header_of(file) is not None
     assert file.name in " ".join(_goes_on(copy).recovered)
     assert files(copy) == files(runs["whole"])
-
-
-# Files without an end.
 
 
 @pytest.fixture
@@ -260,26 +255,7 @@ def test_a_manifest_does_not_download_a_model(field, copy, runs):
         resume(copy, MODEL if "(" in field else None)
 
 
-@pytest.mark.usefixtures("_offline")
-def test_what_is_here_needs_no_permission(copy, runs, tmp_path, monkeypatch):
-    snapshot = tmp_path / "models--somebody--known" / "snapshots" / "abc"
-    shutil.copytree(runs["model"], snapshot)
-    (snapshot.parents[1] / "refs").mkdir()
-    (snapshot.parents[1] / "refs" / "main").write_text("abc")
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    for name in ("untrained", str(runs["model"]), "somebody/known"):
-        assert maskov.load(name, "cpu", allow_download=False).vocabulary_size > 4
-    asked = []
-    monkeypatch.setattr(
-        "maskov.runs.manifest.load", lambda **words: asked.append(words["allow_download"]) or MODEL
-    )
-    for allow in (False, True):
-        load_model(Run.open(copy).manifest, allow_download=allow)
-    assert asked == [False, True]
-
-
 def test_code_of_a_model_is_not_trusted_on_a_manifest_s_word(copy, tmp_path):
-    """The folder it names is not even opened."""
     other = {"name": str(tmp_path / "evil"), "trust_remote_code": True}
     _change(copy, lambda manifest: manifest["config"]["model"]["source"].update(other))
     with pytest.raises(RunError, match="--trust-remote-code"):

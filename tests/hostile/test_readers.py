@@ -1,9 +1,10 @@
-"""Every file that maskov reads, with anything in it: read correctly, or refused in one sentence."""
+"""Every file that maskov reads, and any options: read correctly, or refused in one sentence."""
 
 import gzip
 import hashlib
 import json
 import lzma
+import math
 import os
 import pickle
 import shutil
@@ -19,6 +20,7 @@ from safetensors.torch import load_file, save_file
 
 import maskov
 from maskov import InputError, MaskovError, ModelError, Run, RunError, ratings, shipped
+from maskov.cli import main
 from maskov.cli.evaluating import read_sentences
 from maskov.config import to_json
 from maskov.evaluation import copied
@@ -213,9 +215,6 @@ def test_anything_is_read_correctly_or_refused_in_one_sentence(data, reader):
         reader.file.write_bytes(whole)
 
 
-# What no single damage would find.
-
-
 class Evil:
     """Pickled, it would run a command when it is read."""
 
@@ -264,7 +263,6 @@ def test_code_in_a_pickle_is_refused_and_not_run(read, runs, copy, tmp_path):
 @pytest.mark.parametrize("kind", ["masked", "translation"])
 @pytest.mark.parametrize("size", [10**5, 10**10, 2**70, "weights", "missing"])
 def test_a_network_that_is_not_that_of_its_weights_is_refused(kind, size, runs, tmp_path):
-    """Before anything large is built."""
     folder = _model(tmp_path, runs, kind, "config.json").file.parent
     config = json.loads((folder / "config.json").read_text())
     weights = load_file(folder / "model.safetensors")
@@ -295,3 +293,38 @@ def test_a_text_that_unfolds_without_an_end_and_a_path_that_no_file_has(tmp_path
         read_lines("\0")
     with pytest.raises(MaskovError, match="cannot write"):
         maskov.sample(MODEL, out="\0", chains=1, length=2)
+
+
+VALUES = st.sampled_from(
+    ["-1", "0", "1", "2", "3", "0.5", "-0.5", "nan", "inf", "-inf", "1e308", "1e-320", "", " ",
+     "99999999999999999999", "-99999999999999999999", "0x10", "1_0", "٣", "one", "2:3", "3:2"]
+) | st.sampled_from(
+    ["raw", "norm", "raw+norm", "raw-norm", "0*raw", "mh", "gibbs", "auto", "off", "random",
+     "masked", "greedy", "bfloat16", "cpu", "cuda:99", "", "../..", "\x00", "naïve", "converged"]
+)  # fmt: skip
+OPTIONS = [
+    "epochs", "burn-in", "chains", "length", "seed", "thin", "proposal", "delayed",
+    "target-temperature", "force-accept", "token-budget", "resident", "threads", "workers",
+    "energy", "kernel", "moves", "start", "precision", "device", "until",
+]  # fmt: skip
+
+
+@examples(60)
+@given(given=st.dictionaries(st.sampled_from(OPTIONS), VALUES, min_size=1, max_size=2))
+def test_any_options_of_sample(given, capfd):
+    small = {"epochs": "2", "chains": "2", "length": "3"} | given
+    words = [word for name, value in small.items() for word in (f"--{name}", value)]
+    with pytest.raises(SystemExit) as ended:
+        main(["sample", "--model", "untrained", "--quiet", "--json", *words])
+    out, err = capfd.readouterr()
+    if ended.value.code == 2:
+        assert out == ""
+        # By the name of an option, in words or as it is written, or by the value.
+        names = {name.partition("-")[0] for name in given} | set(given.values())
+        assert any(name in err.lower() for name in names if name.strip()), err
+        assert "Traceback" not in err
+    else:
+        assert not ended.value.code, words
+        samples = [json.loads(line) for line in out.splitlines()]
+        assert {one["chain"] for one in samples} == set(range(int(small["chains"])))
+        assert all(math.isfinite(one["energy_norm"]) for one in samples)
