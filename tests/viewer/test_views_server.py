@@ -9,16 +9,14 @@ import pytest
 from starlette.testclient import TestClient
 
 from maskov import Run, load
-from maskov.cli import main
 from maskov.ui.viewer import live as live_module
-from maskov.ui.viewer.live import LONGEST_TEXT, MOST_CHAINS, MOST_EPOCHS, LiveRuns, RunRequest
+from maskov.ui.viewer.live import LONGEST_TEXT, MOST_CHAINS, MOST_EPOCHS, LiveRuns
 from maskov.ui.viewer.runs import Player, RunList, id_of
 from maskov.ui.viewer.server import HEADERS, LONGEST_BODY, create_app
 from tiny_translation import SOURCES
 from view_runs import make_run, make_runs
 
 SMALL = {"model": "untrained", "chains": 2, "length": 6, "epochs": 4, "seed": 1}
-TEXT = {"model": "untrained", "chains": 2, "epochs": 2, "seed": 1}
 BASE = "http://127.0.0.1:8764"
 STATIC = (
     "views.css", "player.css", "common.js", "runs.js", "run.js", "player.js", "samples.css",
@@ -78,9 +76,6 @@ def ended(client, seconds=60):
     raise AssertionError("the run did not end")
 
 
-# What is told.
-
-
 def test_runs_are_listed_and_one_that_cannot_be_read_says_why(client, runs):
     lines = {line["name"]: line for line in client.get("/api/runs").json()}
     assert set(lines) == {"mh", "gibbs", "untraced", "broken", "translated", "named"}
@@ -126,7 +121,6 @@ def test_a_chain_is_told_as_it_was_recorded(client, runs):
 
 
 def test_the_words_of_an_epoch_follow_its_steps(client, runs):
-    """That the sums of a step add up is shown in tests/replay."""
     traces, changes = Run.open(runs / "mh").traces, 0
     for epoch in range(6):
         told = client.get(f"/api/runs/{ids(client)['mh']}/chains/1/epochs/{epoch}").json()
@@ -178,9 +172,6 @@ def test_code_that_comes_with_a_model_is_not_run_unasked(served, tmp_path):
     run = ids(client)["theirs"]
     assert "--trust-remote-code" in client.get(f"/api/runs/{run}").json()["why_not_played"]
     assert "--trust-remote-code" in client.get(f"/api/runs/{run}/chains/0").json()["detail"]
-
-
-# Who may ask, and for what.
 
 
 def test_pages_ask_for_nothing_but_what_is_served_and_run_no_markup(client):
@@ -241,11 +232,7 @@ def test_what_is_out_of_bounds_is_refused(client, path):
     assert len(response.text) < 200
 
 
-# Starting a run.
-
-
 def test_a_run_is_started_watched_and_afterwards_a_run_like_any_other(client, tmp_path):
-    """It starts from a text with frozen words, and has a name."""
     text = {"text": "the river is long", "freeze": "river, long", "name": "Rivers"}
     started = post(client, "/api/live", SMALL | text)
     assert started.status_code == 200
@@ -272,17 +259,6 @@ def test_a_run_is_started_watched_and_afterwards_a_run_like_any_other(client, tm
     assert words == last
     told = client.get(f"/api/runs/{seen['id']}/chains/1/epochs/3").json()
     assert told["agrees"]
-
-
-@pytest.mark.parametrize("method", ["gibbs", "mask-predict"])
-def test_other_methods_are_started_too(client, method, tmp_path):
-    request = RunRequest(**SMALL, method=method)
-    with pytest.raises(SystemExit) as done:
-        main(request.arguments(tmp_path / "made" / method, "cpu"))
-    assert not done.value.code
-    run_id = ids(client)[method]
-    assert client.get(f"/api/runs/{run_id}").json()["metadata"]["kernel"] == method
-    assert client.get(f"/api/runs/{run_id}/chains/0/epochs/2").json()["agrees"]
 
 
 def test_a_run_is_stopped_saved_and_only_one_goes_at_a_time(client, tmp_path):
@@ -397,13 +373,3 @@ def test_a_run_that_cannot_be_says_why_and_runs_are_not_started_without_end(clie
     assert seen["message"].startswith("length 6 is out of range")
     assert not seen["saved"]
     assert "its maximum" in post(client, "/api/live", SMALL).json()["detail"]
-
-
-def test_the_form_offers_what_the_server_takes(client):
-    offered = client.get("/api/choices").json()
-    # Others are there if their packages are.
-    others = {"antiberty", "sapiens-vh", "sapiens-vl"}
-    assert set(offered["models"]) - others == {"wiki-small", "untrained", "counterexample"}
-    chains = offered["fields"]["chains"]
-    assert (chains["default"], chains["minimum"], chains["maximum"]) == (6, 1, MOST_CHAINS)
-    assert offered["fields"]["model"]["default"] == "wiki-small"
