@@ -2,7 +2,6 @@
 
 import json
 import lzma
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ from recipes.translation import distil, train
 from maskov.models.network import load_translation
 
 CPU = torch.device("cpu")
-RECORDS = Path(__file__).parents[2] / "results" / "translation"
 
 
 @pytest.fixture(scope="module")
