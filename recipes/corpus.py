@@ -1,13 +1,14 @@
 """Tokenised sentences grouped by length, so that batches need no padding.
 
-    python -m recipes.corpus SENTENCES FOLDER --tokenizer MODEL --parts 2
+    python -m recipes.corpus SENTENCES FILE.xz --tokenizer MODEL --exclude HELD_OUT ...
 
-writes them as compressed arrays, in several files of about the same size, to carry elsewhere.
+writes them as one compressed stream of tokens, to carry elsewhere, without those held out.
 """
 
 from __future__ import annotations
 
 import argparse
+import lzma
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,12 @@ from recipes.vocabulary import read_sentences
 
 SHORTEST, LONGEST = 5, 60  # tokens, without the frame
 _CHUNK = 50_000
+# A large window and no literal context: tokens have two bytes each.
+_FILTERS = [
+    {
+        "id": lzma.FILTER_LZMA2, "preset": 9, "lc": 0, "lp": 1, "pb": 1, "dict_size": 1 << 28,
+    }
+]  # fmt: skip
 
 
 class Corpus:
@@ -51,21 +58,24 @@ class Corpus:
         return cls({n: torch.from_numpy(np.stack(r)).to(device) for n, r in sorted(rows.items())})
 
     @classmethod
-    def load(cls, folder: Path, device: torch.device) -> Corpus:
-        """Read what `save` wrote."""
-        groups: dict[int, list[Tensor]] = {}
-        for file in sorted(folder.glob("*.npz")):
-            with np.load(file) as arrays:
-                for name in arrays.files:
-                    groups.setdefault(int(name), []).append(torch.from_numpy(arrays[name]))
-        return cls({n: torch.cat(parts).to(device) for n, parts in sorted(groups.items())})
+    def load(cls, file: Path, device: torch.device) -> Corpus:
+        """Read what `save` wrote: the sentences of each length, one length after the other."""
+        stream = np.frombuffer(lzma.decompress(file.read_bytes()), dtype=np.int16)
+        end = stream[-1]  # every sentence ends with the same token
+        lengths = np.diff(np.flatnonzero(stream == end), prepend=-1)
+        groups, begin = {}, 0
+        for length in np.unique(lengths).tolist():
+            size = int((lengths == length).sum()) * length
+            rows = stream[begin : begin + size].reshape(-1, length).copy()
+            groups[length] = torch.from_numpy(rows).to(device)
+            begin += size
+        return cls(groups)
 
-    def save(self, folder: Path, parts: int = 1) -> None:
-        """Write the sentences of each length, spread over so many files."""
-        folder.mkdir(parents=True, exist_ok=True)
-        for part in range(parts):
-            arrays = {str(n): group[part::parts].cpu().numpy() for n, group in self.groups.items()}
-            np.savez_compressed(folder / f"part{part}.npz", **arrays)
+    def save(self, file: Path) -> None:
+        """Write the tokens of all sentences as one stream, short sentences first."""
+        groups = [self.groups[length].flatten() for length in sorted(self.groups)]
+        tokens = torch.cat(groups).cpu().numpy().tobytes()
+        file.write_bytes(lzma.compress(tokens, filters=_FILTERS))
 
     @property
     def sentences(self) -> int:
@@ -97,13 +107,17 @@ def main(arguments: list[str] | None = None) -> None:
     """Tokenise a file of sentences."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("sentences", type=Path)
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("file", type=Path, help="file to write, FILE.xz")
     parser.add_argument("--tokenizer", default="wiki-small", help="model whose tokenizer is used")
-    parser.add_argument("--parts", type=int, default=1)
+    parser.add_argument(
+        "--exclude", type=Path, nargs="*", default=[], help="sentences to leave out"
+    )
     given = parser.parse_args(arguments)
     tokenizer = AutoTokenizer.from_pretrained(source_of(given.tokenizer, "masked"))
-    corpus = Corpus.of(read_sentences(given.sentences), tokenizer, torch.device("cpu"))
-    corpus.save(given.folder, given.parts)
+    excluded = {line for file in given.exclude for line in read_sentences(file)}
+    kept = (line for line in read_sentences(given.sentences) if line not in excluded)
+    corpus = Corpus.of(kept, tokenizer, torch.device("cpu"))
+    corpus.save(given.file)
     print(f"{corpus.sentences:,} sentences, {corpus.tokens:,} tokens")
 
 

@@ -7,8 +7,8 @@ The learning rate depends on the elapsed share of the time, or of `--steps`, whi
 reproducible. FOLDER/training.pt is written every minute and at the end; the same FOLDER with more
 minutes or steps continues from there. The result is FOLDER/model in float32, and FOLDER/ship as
 written by `recipes.export` (not with `--keep`, for networks that are too large to ship). Instead
-of SENTENCES a folder of text may be given, which is cleaned first, or one of tokens, which
-`recipes.corpus` wrote.
+of SENTENCES a folder of text may be given, which is cleaned first, or with `--tokenised` a file
+that `recipes.corpus` wrote.
 
 `--any-rate 0.5` masks half of the sentences at a rate between one token and all, drawn evenly, as
 starts and ordered energies need it, and the other half at `--mask-share`. `--start MODEL` begins
@@ -22,6 +22,7 @@ import argparse
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,9 @@ from transformers import AutoModelForMaskedLM
 from maskov.models.huggingface import family_head
 from maskov.shipped import source_of
 from recipes import clean
-from recipes.corpus import Corpus
+from recipes.corpus import LONGEST, Corpus
 from recipes.export import export
+from recipes.flat import FlatModernBert
 from recipes.networks import LARGE, SHAPES, build
 from recipes.trainer import Loss, Trainer, Training
 from recipes.vocabulary import obtain, read_sentences
@@ -50,44 +52,64 @@ class Recipe(Training):
     any_rate: float = 0.0
 
 
-def loss_of(network: Any, recipe: Recipe, tokenizer: Any) -> Loss:
+def loss_of(network: Any, recipe: Recipe, tokenizer: Any, compiled: bool = False) -> Loss:
     """Return the loss of a network's kind."""
     if network.config.model_type == "llama":
         return causal_loss(network)
-    return masked_loss(network, recipe, tokenizer.mask_token_id)
+    return masked_loss(network, recipe, tokenizer.mask_token_id, compiled)
 
 
-def masked_loss(network: Any, recipe: Recipe, mask_id: int) -> Callable[[Tensor, Any], Tensor]:
+def masked_loss(
+    network: Any, recipe: Recipe, mask_id: int, compiled: bool
+) -> Callable[[Tensor, Any], Tensor]:
     """Return the masked loss: the mean over sentences of the mean −log p at their masks.
 
-    Chosen tokens always become the mask, never a random token, as in sampling.
+    Chosen tokens always become the mask, never a random token, as in sampling. How many are chosen
+    depends on a batch's shape only: a device need not be waited for, and rates are spread evenly.
     """
+    states = states_of(network)
+    if network.config.model_type == "modernbert":
+        states = FlatModernBert(network, max(LONGEST + 2, recipe.batch_tokens), compiled)
+
+    @cache
+    def chosen(count: int, length: int) -> tuple[Tensor, ...]:
+        """Return the row of each mask, its number there, and its weight."""
+        number = torch.full((count,), max(1, round(recipe.mask_share * length)))
+        free = round(recipe.any_rate * count)
+        rate = (torch.arange(free) + 0.5) / max(free, 1)
+        number[:free] = (rate * length).ceil().long().clamp(1, length)
+        row = torch.arange(count).repeat_interleave(number)
+        rank = torch.arange(len(row)) - (number.cumsum(0) - number)[row]
+        device = next(network.parameters()).device
+        return row.to(device), rank.to(device), (1 / number[row] / count).to(device)
 
     def loss(ids: Tensor, generator: torch.Generator) -> Tensor:
         count, length = ids.shape[0], ids.shape[1] - 2
-        chosen = torch.full((count,), max(1, round(recipe.mask_share * length)), device=ids.device)
-        free = round(recipe.any_rate * count)
-        # One rate in each of so many equal intervals: less noise than independent ones.
-        shift = torch.rand(free, device=ids.device, generator=generator)
-        rate = (torch.arange(free, device=ids.device) + shift) / max(free, 1)
-        chosen[:free] = (rate * length).ceil().long().clamp(1, length)
+        row, rank, weight = chosen(count, length)
         keys = torch.rand((count, length), device=ids.device, generator=generator)
-        hidden = keys.argsort(1).argsort(1) < chosen[:, None]
-        terms = masked_terms(network, ids, hidden, mask_id)
-        return (terms / chosen.repeat_interleave(chosen)).sum() / count
+        place = keys.argsort(1)[row, rank] + 1  # after the start token
+        return (masked_terms(network, states, ids, (row, place), mask_id) * weight).sum()
 
     return loss
 
 
-def masked_terms(network: Any, ids: Tensor, hidden: Tensor, mask_id: int) -> Tensor:
-    """Return −log p of each hidden token of framed sentences, in the order of reading."""
+def states_of(network: Any) -> Callable[[Tensor], Tensor]:
+    """Return the function that computes the last states of framed sentences of one length."""
+    return lambda ids: network.base_model(input_ids=ids)[0]
+
+
+def masked_terms(
+    network: Any,
+    states: Callable[[Tensor], Tensor],
+    ids: Tensor,
+    places: tuple[Tensor, Tensor],
+    mask_id: int,
+) -> Tensor:
+    """Return −log p of the tokens at these places of framed sentences, all masked."""
     head = family_head(network)
-    row, place = hidden.nonzero(as_tuple=True)
-    place = place + 1  # after the start token
-    shown = ids.index_put((row, place), torch.tensor(mask_id, device=ids.device))
-    states = network.base_model(input_ids=shown)[0][row, place]
-    logits = head.logits(head.transform(states))
-    return F.cross_entropy(logits.float(), ids[row, place], reduction="none")
+    shown = ids.index_put(places, torch.tensor(mask_id, device=ids.device))
+    logits = head.logits(head.transform(states(shown)[places]))
+    return F.cross_entropy(logits.float(), ids[places], reduction="none")
 
 
 def held_out_losses(
@@ -97,6 +119,7 @@ def held_out_losses(
 
     The masks depend on the sentences alone, so numbers of different networks can be compared.
     """
+    states = states_of(network)
     found = {"one": 0.0, **{str(rate): 0.0 for rate in rates}}
     for ids in corpus.groups.values():
         count, length = ids.shape[0], ids.shape[1] - 2
@@ -105,7 +128,8 @@ def held_out_losses(
         for name in found:
             masks = 1 if name == "one" else max(1, round(float(name) * length))
             for rows, ranks in zip(ids.split(512), rank.split(512), strict=True):
-                terms = masked_terms(network, rows.long(), ranks < masks, mask_id)
+                row, place = (ranks < masks).nonzero(as_tuple=True)
+                terms = masked_terms(network, states, rows.long(), (row, place + 1), mask_id)
                 found[name] += float(terms.sum()) / masks / corpus.sentences
     return found
 
@@ -129,14 +153,18 @@ def main(arguments: list[str] | None = None) -> None:
         type=Path,
         help="text file with one sentence per line, may be .xz; or a folder of text to clean",
     )
+    parser.add_argument("--tokenised", action="store_true", help="a file of `recipes.corpus`")
     parser.add_argument("--skip", nargs="*", default=[], help="files of that folder to skip")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--minutes", type=float, default=9.0, help="total, earlier calls included")
     parser.add_argument("--steps", type=int, help="total, instead of --minutes")
+    parser.add_argument("--pause", type=float, help="minutes of this call; call again to continue")
     parser.add_argument("--shape", choices=sorted(SHAPES | LARGE))
     parser.add_argument("--vocabulary", type=int, default=8192)
     parser.add_argument("--tokenizer", type=Path, help="existing tokenizer, not learned anew")
     parser.add_argument("--rate", type=float, default=Recipe.rate)
+    parser.add_argument("--muon", type=float, default=0.0, help="rate of Muon, for hidden layers")
+    parser.add_argument("--compile", action="store_true", help="on a GPU about twice as fast")
     parser.add_argument("--mask-share", type=float, default=Recipe.mask_share)
     parser.add_argument("--any-rate", type=float, default=0.0, help="share of sentences")
     parser.add_argument("--start", help="model to begin with: a shipped name or a folder")
@@ -152,8 +180,7 @@ def main(arguments: list[str] | None = None) -> None:
     if given.tokenizer is not None and not given.tokenizer.exists():
         parser.error(f"tokenizer '{given.tokenizer}' not found")
     given.out.mkdir(parents=True, exist_ok=True)
-    tokenised = given.sentences.is_dir() and any(given.sentences.glob("*.npz"))
-    if given.sentences.is_dir() and not tokenised:
+    if given.sentences.is_dir():
         cleaned = given.out / "sentences.txt"
         if not cleaned.exists():
             clean.main([str(given.sentences), str(cleaned), "--skip", *given.skip])
@@ -161,7 +188,7 @@ def main(arguments: list[str] | None = None) -> None:
     start = None if given.start is None else Path(source_of(given.start, "masked"))
     folder = given.tokenizer or start or given.out / "tokenizer"
     tokenizer = obtain(folder, given.sentences, given.vocabulary, given.most)
-    if tokenised:
+    if given.tokenised:
         corpus = Corpus.load(given.sentences, device)
     else:
         corpus = Corpus.of(read_sentences(given.sentences, given.most), tokenizer, device)
@@ -169,14 +196,14 @@ def main(arguments: list[str] | None = None) -> None:
     shape = given.shape or ("modern-384x5" if given.kind == "masked" else "llama-384x5")
     recipe = Recipe(
         given.rate, given.batch_tokens, average=given.average, seed=given.seed, shape=shape,
-        mask_share=given.mask_share, any_rate=given.any_rate,
+        mask_share=given.mask_share, any_rate=given.any_rate, muon=given.muon,
     )  # fmt: skip
     torch.manual_seed(recipe.seed)
     if start is None:
         network = build((SHAPES | LARGE)[shape], tokenizer)
     else:
         network = AutoModelForMaskedLM.from_pretrained(start, dtype=torch.float32)
-    loss = loss_of(network, recipe, tokenizer)
+    loss = loss_of(network, recipe, tokenizer, given.compile)
     trainer = Trainer(network, loss, recipe, device, given.precision)
     checkpoint = given.out / "training.pt"
     if checkpoint.exists():
@@ -205,7 +232,10 @@ def main(arguments: list[str] | None = None) -> None:
     generator = torch.Generator().manual_seed(recipe.seed + trainer.step)
     batches = corpus.batches(recipe.batch_tokens, generator)
     check()
-    trainer.run(batches, None if given.steps else given.minutes * 60, given.steps, save, check)
+    torch.backends.cuda.enable_cudnn_sdp(False)  # it would plan anew for each shape
+    seconds = None if given.steps else given.minutes * 60
+    pause = None if given.pause is None else given.pause * 60
+    trainer.run(batches, seconds, given.steps, save, check, pause=pause)
     save()
     trainer.use_average()
     trainer.network.save_pretrained(given.out / "model")

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from recipes.muon import Muon
 from recipes.recording import Recorder
 
 # Takes a batch and a generator for its masks.
@@ -30,6 +31,8 @@ class Training:
     weight_decay: float = 0.05
     warm_up: float = 0.02
     average: float = 0.999
+    # The rate of Muon for the matrices of hidden layers; 0 for AdamW everywhere.
+    muon: float = 0.0
     seed: int = 0
 
 
@@ -56,16 +59,7 @@ class Trainer:
         if precision == "bfloat16":
             self._masters = [p.detach().float().clone().requires_grad_() for p in self._weights]
             network.to(torch.bfloat16)
-        # Weight decay applies to matrices only, as is usual.
-        matrices = [p for p in self._masters if p.dim() > 1]
-        others = [p for p in self._masters if p.dim() <= 1]
-        groups = [
-            {"params": matrices, "weight_decay": recipe.weight_decay},
-            {"params": others, "weight_decay": 0.0},
-        ]
-        self.optimizer = torch.optim.AdamW(
-            groups, lr=recipe.rate, betas=(0.9, 0.98), fused=device.type == "cuda"
-        )
+        self.optimizers = list(self._optimizers(dict(network.named_parameters())))
         self.average = [p.detach().clone() for p in self._masters]
         # With recording, gradient tensors must not be replaced.
         self._recorder = Recorder(self._weights, self._loss_of) if record else None
@@ -81,9 +75,11 @@ class Trainer:
         save: Callable[[], None] | None = None,
         check: Callable[[], None] | None = None,
         checks: int = 10,
+        pause: float | None = None,
     ) -> None:
         """Train for `seconds` or `steps` in total, earlier calls included, whichever ends first.
 
+        A call ends after `pause` seconds of its own at the latest; a later one continues.
         `save` is called every minute, `check` so many times at equal distances and at the end.
         """
         recipe, before = self.recipe, self.seconds
@@ -102,10 +98,10 @@ class Trainer:
             if check is not None and int(share * checks) > checked:
                 checked = int(share * checks)
                 check()
-            if share >= 1:
+            if share >= 1 or (pause is not None and elapsed - before >= pause):
                 break
-            rate = recipe.rate * min(1.0, (share + 1e-4) / recipe.warm_up) * (1 - share)
-            total += self._step(next(batches), masks, rate)
+            scale = min(1.0, (share + 1e-4) / recipe.warm_up) * (1 - share)
+            total += self._step(next(batches), masks, scale)
             counted += 1
             self.step += 1
             if self.step % 50 == 0:
@@ -129,10 +125,33 @@ class Trainer:
         self._loss_of(batch, torch.Generator(self.device).manual_seed(0)).backward()
         self._clear_gradients()
 
-    def _step(self, batch: Any, masks: torch.Generator, rate: float) -> Tensor:
-        """Do one step; return the loss without synchronising."""
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
+    def _optimizers(self, named: dict[str, Tensor]) -> Iterator[torch.optim.Optimizer]:
+        """Yield AdamW, and Muon if its rate is given; groups know their full rates."""
+        recipe = self.recipe
+        hidden: dict[int, list[Tensor]] = {}
+        matrices, others = list[Tensor](), list[Tensor]()
+        for name, weight in zip(named, self._masters, strict=True):
+            if recipe.muon and weight.dim() > 1 and ".layers." in name:
+                parts = 3 if ".Wqkv." in name else 2 if ".Wi." in name else 1
+                hidden.setdefault(parts, []).append(weight)
+            else:
+                (matrices if weight.dim() > 1 else others).append(weight)
+        # Weight decay applies to matrices only, as is usual.
+        groups = [
+            {"params": matrices, "weight_decay": recipe.weight_decay, "full": recipe.rate},
+            {"params": others, "weight_decay": 0.0, "full": recipe.rate},
+        ]
+        fused = self.device.type == "cuda"
+        yield torch.optim.AdamW(groups, lr=recipe.rate, betas=(0.9, 0.98), fused=fused)
+        if hidden:
+            rows = [{"params": w, "parts": n, "full": recipe.muon} for n, w in hidden.items()]
+            yield Muon(rows, lr=recipe.muon, weight_decay=recipe.weight_decay)
+
+    def _step(self, batch: Any, masks: torch.Generator, scale: float) -> Tensor:
+        """Do one step at a share of the full rates; return the loss without synchronising."""
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = scale * group["full"]
         if self._recorder is not None:
             loss = self._recorder(batch, masks)
         else:
@@ -140,7 +159,8 @@ class Trainer:
             loss.backward()
         self._copy_gradients()
         torch.nn.utils.clip_grad_norm_(self._masters, 1.0)
-        self.optimizer.step()
+        for optimizer in self.optimizers:
+            optimizer.step()
         with torch.no_grad():
             torch._foreach_lerp_(self.average, self._masters, 1 - self._decay())
         self._copy_weights()
@@ -200,7 +220,7 @@ class Trainer:
         """Return the state that `restore` needs."""
         return {
             "network": {**self.network.state_dict(), **self._named_masters()},
-            "optimizer": self.optimizer.state_dict(),
+            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
             "average": self.average,
             "step": self.step,
             "seconds": self.seconds,
@@ -213,7 +233,8 @@ class Trainer:
         with torch.no_grad():
             for name, master in self._named_masters().items():
                 master.copy_(state["network"][name])
-        self.optimizer.load_state_dict(state["optimizer"])
+        for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
         self.average = [mean.to(self.device) for mean in state["average"]]
         self.step, self.seconds, self.log = state["step"], state["seconds"], state["log"]
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import maskov
-from recipes import clean, export, measure, train
+from recipes import clean, corpus, export, flat, measure, muon, train, vocabulary
 
 TEXT = """
 = A title =
@@ -95,6 +95,60 @@ def test_training_learns_goes_on_and_exports_a_model_that_samples(masked, senten
     assert found["top_1"] > 0.5
     run = maskov.sample(model, schedule=maskov.Schedule(epochs=2), chains=3, length=12)
     assert len(run.samples) == 3
+
+
+def test_training_at_every_rate_continues_a_model_on_saved_tokens(masked, sentences, tmp_path):
+    held, tokens = tmp_path / "held.txt", tmp_path / "tokens.xz"
+    lines = sorted(set(sentences.read_text().splitlines()))
+    held.write_text("\n".join(lines[:3]) + "\n")
+    corpus.main([str(sentences), str(tokens), "--tokenizer", str(masked / "ship"),
+                 "--exclude", str(held)])  # fmt: skip
+    loaded = corpus.Corpus.load(tokens, torch.device("cpu"))
+    tokenizer = vocabulary.obtain(masked / "tokenizer", sentences, 60)
+    kept = [line for line in sentences.read_text().splitlines() if line not in lines[:3]]
+    made = corpus.Corpus.of(kept, tokenizer, torch.device("cpu"))
+    assert loaded.groups.keys() == made.groups.keys()
+    assert all(torch.equal(loaded.groups[n], made.groups[n]) for n in made.groups)
+    words = ["--start", masked / "ship", "--any-rate", 0.75, "--held-out", sentences,
+             "--tokenised", "--muon", 2e-3, "--pause", 60]  # fmt: skip
+    _train("masked", tokens, tmp_path / "any", 100, *words)
+    curve = json.loads((tmp_path / "any" / "log.json").read_text())["held_out"]
+    assert len(curve) == 11
+    # The toy was trained at 20 %, and knows little of sentences that are masked throughout.
+    assert curve[-1]["1.0"] < 0.9 * curve[0]["1.0"]
+    assert curve[-1]["one"] < 1.1 * curve[0]["one"]
+    model = maskov.load(tmp_path / "any" / "ship", "cpu")
+    lines = sentences.read_text().splitlines()[:20]
+    assert measure.masked_quality(model, lines)["top_1"] > 0.5
+
+
+def test_a_flat_pass_and_its_gradients_are_those_of_the_network(masked):
+    network = maskov.load(masked / "ship", "cpu").network.float().requires_grad_()
+    forward = flat.FlatModernBert(network, 70, compiled=False)
+    weights, found = list(network.parameters()), []
+    for states in (forward, train.states_of(network)):
+        ids = torch.arange(5, 45).reshape(4, 10)
+        out = states(ids)
+        found.append((out, torch.autograd.grad(out.square().sum(), weights, allow_unused=True)))
+    (ours, our_grads), (theirs, their_grads) = found
+    torch.testing.assert_close(ours, theirs)
+    for mine, other in zip(our_grads, their_grads, strict=True):
+        assert (mine is None) == (other is None)
+        if mine is not None:
+            torch.testing.assert_close(mine, other, atol=1e-4, rtol=1e-3)
+
+
+def test_muon_makes_each_part_of_a_matrix_orthogonal():
+    weight = torch.nn.Parameter(torch.zeros(24, 8))
+    generator = torch.Generator().manual_seed(0)
+    weight.grad = torch.randn((24, 8), generator=generator)
+    muon.Muon([{"params": [weight], "parts": 3}], lr=1.0, weight_decay=0.0).step()
+    for part, gradient in zip(weight.detach().chunk(3), weight.grad.chunk(3), strict=True):
+        update = part / (-0.2 * 8**0.5)
+        singular = torch.linalg.svdvals(update)
+        assert singular.min() > 0.5
+        assert singular.max() < 1.3
+        assert float((update * gradient).sum()) > 0
 
 
 @pytest.mark.slow
