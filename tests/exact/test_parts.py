@@ -241,6 +241,11 @@ def test_mixtures_at_any_temperature():
     check_kernel(Mixture((Mixture(parts), parts[0])), TABLE)
     with pytest.raises(AssertionError, match="detailed balance"):
         check_kernel(Mixture(parts), TABLE, temperature=0.7)
+    colder = replace(parts[1], target_temperature=0.5)
+    for kernel in (Mixture((parts[0], colder)), Mixture((parts[0], Gibbs()))):
+        assert not kernel.leaves_invariant
+        with pytest.raises(AssertionError, match="does not claim"):
+            check_kernel(kernel, TABLE)
 
 
 def test_a_move_that_looks_at_the_tokens_is_refused():

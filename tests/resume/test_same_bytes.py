@@ -353,7 +353,8 @@ def test_every_epoch_is_replayed(whole):
 
 
 @pytest.mark.parametrize(
-    "name", ["sites", "three at once", pytest.param("truncated", marks=pytest.mark.slow)]
+    "name",
+    ["three at once", *(pytest.param(x, marks=pytest.mark.slow) for x in ("sites", "truncated"))],
 )
 def test_rounds_of_a_gpu_leave_checkpoints_that_are_gone_on_from(name, tmp_path, monkeypatch):
     """The rounds that a GPU records, done on a CPU: what stands between two of them is whole."""
@@ -418,10 +419,13 @@ def models(tmp_path_factory) -> Path:
     return shelf(tmp_path_factory.mktemp("models") / "shelf")
 
 
-# "drafts" has the energy and the lengths of "twin".
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "twin")) for name in METHODS]
-)
+# Each of the slow ones has a like one beside it.
+SLOWER = {"twin", "several lengths", "block-mh"}
+
+
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=[pytest.mark.slow] * (name in SLOWER)) for name in METHODS
+])  # fmt: skip
 def test_translations_are_the_same_to_the_byte(name, models, tmp_path, monkeypatch):
     (kind, options), folder = METHODS[name], models / "tiny-translation"
     energy = {"energy": options["energy"].replace(ROOT, str(models))} if "energy" in options else {}
