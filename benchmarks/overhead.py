@@ -112,7 +112,8 @@ def resume(options: argparse.Namespace) -> dict[str, Any]:
 
 def _resume(run: Path) -> dict[str, float]:
     begin, timer = time.perf_counter(), RunTimer()
-    model = load_model(maskov.Run.open(run).manifest)
+    manifest = maskov.Run.open(run).manifest
+    model = load_model(manifest.config.model, manifest.inputs.sources)
     loaded = time.perf_counter()
     with suppress(maskov.errors.Interrupted):
         maskov.resume(run, model, listener=timer, stop=lambda: bool(timer.first_move))

@@ -14,8 +14,7 @@ from experiments.lib.context import Context
 from experiments.lib.deterministic import DeterministicTranslations
 from experiments.lib.settings import setting_of, with_sentences, with_texts
 from maskov.cli import run_app
-from maskov.cli.commands import stop_on_signals
-from maskov.cli.output import say
+from maskov.cli.commands import say, stop_on_signals
 from maskov.config import ModelSource
 from maskov.errors import InputError
 

@@ -47,7 +47,7 @@ def _imports() -> None:
         import maskov.ratings
         import maskov.rewriting
         import maskov.scoring
-        import maskov.translation.api
+        import maskov.translation
         import maskov.ui.report
         import maskov.ui.terminal  # noqa: F401
 

@@ -10,7 +10,7 @@ import maskov
 from maskov.models.packed import PickledModel
 from maskov.runs.coordinator import Pool, Task, TaskResult
 from maskov.workers import pools as api
-from maskov.workers.processes import Job
+from maskov.workers.pools import Job
 
 
 class OddPool(Pool):

@@ -6,20 +6,22 @@ import torch
 from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 
 from maskov.exact import (
-    asynchronous_matrix,
     balance_error,
     fresh_state,
     invariance_error,
+    places,
     step_matrix,
 )
+from maskov.execution.buffers import SiteBuffers
+from maskov.execution.site_rounds import SiteRounds
 from maskov.kernels import Kernel, Metropolis
 from maskov.kernels.base import ended, epoch as run_epoch
 from maskov.models import HuggingFaceModel
 from maskov.models.scorer import Scorer
 from maskov.moves import Sweep
-from maskov.random import CounterRng
+from maskov.random import CounterRng, Purpose, Rng
 from maskov.testing import random_table
-from maskov.types import Chains, StepInfo
+from maskov.types import Bool, Chains, Float, Int, StepInfo, Tensor
 
 __all__ = [
     "epoch",
@@ -63,6 +65,55 @@ def epoch(kernel: Kernel, state: Chains, engine: Scorer, draws: CounterRng):
         before = after
 
 
+class _Forced(Rng):
+    """Draws the tokens by given numbers, one for each chain, and passes every test."""
+
+    def __init__(self, token: Float[Tensor, " n"]) -> None:
+        self._token = token
+
+    def uniform(
+        self,
+        chain: Int[Tensor, " n"],
+        step: Int[Tensor, " n"],
+        purpose: Purpose,
+        index: Int[Tensor, " n"] | None = None,
+    ) -> Float[Tensor, " n"]:
+        """Return the number of each chain for its tokens, and 0 for everything else."""
+        found = self._token[chain]
+        return found if purpose == Purpose.TOKEN else torch.zeros_like(found)
+
+
+def _matrix_in_rounds(
+    kernel: Metropolis, scorer: Scorer, start: Chains, masked: Bool[Tensor, "states length"]
+) -> Float[Tensor, "states states"]:
+    """Return P of a step of asynchronous chains, each of which masks one position or none."""
+    known = kernel.init(start, scorer)
+    assert known.pass_cache is not None
+    every, place = torch.arange(len(start.chain)), masked.int().argmax(1)
+    logits = scorer.model.logits(known.pass_cache.hidden[every, place])
+    chances = kernel.conditional.log_probabilities(logits, scorer.model.forbidden).exp()
+    source, token = ((chances > 0) & masked.any(1, keepdim=True)).nonzero(as_tuple=True)
+    chance = chances[source, token]
+    starts = known.rows(source, known=True)
+    starts = replace(starts, chain=torch.arange(len(source)), free=masked[source])
+    buffers = SiteBuffers.of(starts, len(kernel.plan.stages), 0, 1, ring=1)
+    # The middle of a token's stretch of the unit interval makes the real code draw that token.
+    rng = _Forced((chances.cumsum(1) - chances / 2)[source, token])
+    temperature = torch.tensor([kernel.target_temperature], dtype=torch.float64)
+    rounds = SiteRounds(kernel, kernel.plan, scorer, rng, buffers, temperature)
+    rounds.limit.fill_(1)
+    while rounds.slowest() < 1:
+        rounds.advance()
+    tokens = starts.tokens.index_put((starts.chain, place[source]), token)
+    target = places(start, replace(starts, tokens=tokens, free=start.free[source]))
+    # All tests were passed; each chain has one slot, and the last one is spare.
+    moved = chance * buffers.slot_acceptance[:-1].exp()
+    # What is proposed and not accepted stays, as do chains that mask nothing.
+    matrix = torch.diag((~masked.any(1)).double())
+    matrix.index_put_((source, target), moved, accumulate=True)
+    return matrix.index_put_((source, source), chance - moved, accumulate=True)
+
+
 def transition_matrix(kernel, scorer: Scorer, states, masked, asynchronous: bool = False):
     """Return P(x → x') of one step of the site move that masks the given positions.
 
@@ -70,7 +121,7 @@ def transition_matrix(kernel, scorer: Scorer, states, masked, asynchronous: bool
     """
     start = fresh_state(states, masked.expand(states.shape))
     if asynchronous and isinstance(kernel, Metropolis):
-        return asynchronous_matrix(kernel, scorer, start, start.free)
+        return _matrix_in_rounds(kernel, scorer, start, start.free)
     whole = Sweep("left-to-right", int(masked.sum()))
     kernel = replace(kernel, move=replace(kernel.move, positions=whole))
     return step_matrix(kernel, scorer, start)

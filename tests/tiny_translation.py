@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from recipes.translation.folders import save_translation
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from maskov.models.autoregressive import AutoregressiveTranslator
 from maskov.models.conditional import ConditionalModel
-from maskov.models.network import TranslationNetwork, TranslationShape, save_translation
+from maskov.models.network import TranslationNetwork, TranslationShape
 
 SPECIAL = ("<pad>", "<s>", "</s>", "<unk>", "<mask>", "<length>")
 WORDS = ("red", "green", "blue", "white")

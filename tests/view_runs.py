@@ -96,15 +96,14 @@ class ServedRuns:
 
 
 def _serve(runs: Path, home: Path, pipe) -> None:
-    from maskov.ui.viewer.live import LiveRuns
     from maskov.ui.viewer.runs import Player, RunList
-    from maskov.ui.viewer.server import create_app, listen, serve
+    from maskov.ui.viewer.server import LiveRuns, create_app, listen, server_of
 
     opened, _ = listen("127.0.0.1", 0)
     pipe.send(opened.getsockname()[1])
     run_list = RunList([runs], home)
     live = LiveRuns(home, "cpu")
-    serve(create_app(run_list, Player("cpu"), live, token=TOKEN), opened)
+    server_of(create_app(run_list, Player("cpu"), live, token=TOKEN)).run(sockets=[opened])
 
 
 # An application on a real port of this process, and raw connections to it.

@@ -17,8 +17,7 @@ from experiments.lib.sentences import choose_sentences
 from maskov.evaluation import compare
 from maskov.models.base import Queries
 from maskov.models.conditional import ConditionalModel
-from maskov.translation.api import run_method
-from maskov.translation.methods import TranslationMethod
+from maskov.translation import TranslationMethod, run_method
 
 # Tokens of a translation, for planning.
 _EXPECTED_LENGTH = 25

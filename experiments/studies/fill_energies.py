@@ -60,12 +60,12 @@ def candidates(
     )  # fmt: skip
     energy = Ordered(orders=1 if gap.size == 1 else 8)
     if gap.size > 1:
-        drawn = energy.draw(
+        tokens, *_ = energy.draw(
             scorer, rows, torch.arange(count), torch.zeros(count, dtype=torch.long),
             CounterRng(seed),
         )  # fmt: skip
-        fills = [tuple(row) for row in drawn.tokens[:, gap.start : gap.start + gap.size].tolist()]
-        log_q = -energy(scorer.model, rows.with_tokens(drawn.tokens))
+        fills = [tuple(row) for row in tokens[:, gap.start : gap.start + gap.size].tolist()]
+        log_q = -energy(scorer.model, rows.with_tokens(tokens))
         return [], list(zip(fills, log_q.tolist(), strict=True))
     tokens = gap.shape(scorer.model.mask_id, 1).tokens[None]
     logits = scorer.model.logits(scorer.hidden(Queries(tokens, rows.lengths[:1], free))).double()[0]

@@ -77,7 +77,7 @@ def steps(row: Row, energy: str, chains: Chains, scorer: Scorer, seed: int) -> I
         for after, _ in epoch(kernel, chains, scorer, rng):
             chains = after
             yield chains
-        chains = ended(kernel.end(chains, rng))
+        chains = ended(chains)
         number += 1
 
 

@@ -145,14 +145,14 @@ class Methods:
         """Yield the chains after each step, without end."""
         asked, chain = gap.filled([(self.model.mask_id,) * gap.size] * CHAINS), torch.arange(CHAINS)
         rng, zero = CounterRng(self.seed), torch.zeros_like(chain)
-        drawn = self.left.draw(self.scorer, asked, chain, zero, rng)
+        tokens, *_ = self.left.draw(self.scorer, asked, chain, zero, rng)
         assert asked.free is not None
-        chains = Chains.at(drawn.tokens, asked.lengths, asked.free, chain, zero)
+        chains = Chains.at(tokens, chain, asked.lengths, asked.free)
         while True:
             for after, _ in epoch(kernel, chains, self.scorer, rng):
                 chains = after
                 yield chains
-            chains = ended(kernel.end(chains, rng))
+            chains = ended(chains)
 
     def _shares(self, gap: Gap, counts: Counter[Tokens], base: float) -> dict[str, Any]:
         """Return what shares of states say of the truth."""
@@ -237,11 +237,12 @@ class Methods:
             asked = gap.filled([(self.model.mask_id,) * size] * sizes.count(size))
             chain = torch.arange(len(asked.tokens))
             rng = CounterRng(self.seed)
-            drawn = energy.draw(self.scorer, asked, chain, torch.full_like(chain, size), rng)
+            step = torch.full_like(chain, size)
+            tokens, cells, _ = energy.draw(self.scorer, asked, chain, step, rng)
             values = (
-                energy.evaluate(self.scorer, asked.with_tokens(drawn.tokens)).value
-                if drawn.cells is None
-                else drawn.cells.sum(1)
+                energy.evaluate(self.scorer, asked.with_tokens(tokens)).value
+                if cells is None
+                else cells.sum(1)
             )
             above += int((math.log(lengths[size]) - values > log_p).sum())
         return row | {"above": above / (DRAWS + 1)}

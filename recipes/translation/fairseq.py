@@ -23,9 +23,9 @@ from typing import Any
 import torch
 
 from maskov.errors import MaskovError, ModelError
-from maskov.models.network import save_translation
 from maskov.models.tokens import CONTINUES, BytePairTokenizer, Merges
 from recipes.translation.fairseq_weights import PADDING_ID, read_network
+from recipes.translation.folders import save_translation
 
 # Mask-Predict's fairseq puts these before the tokens of every dictionary file.
 BEGIN, PAD, END, UNKNOWN, MASK = SPECIAL = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")

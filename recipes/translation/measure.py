@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 from maskov.evaluation import compare
@@ -49,7 +50,7 @@ def main(arguments: list[str] | None = None) -> None:
         )
         spent = time.monotonic() - begun
         score = compare([line or "" for line in lines], references)
-        found[name] = {**score.to_dict(), "beam": given.beam,
+        found[name] = {**asdict(score), "beam": given.beam,
                        "length_power": given.length_power, "seconds": spent}  # fmt: skip
         print(
             name,

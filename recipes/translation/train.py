@@ -35,13 +35,13 @@ from maskov.models.network import (
     SpecialTokens,
     TranslationNetwork,
     TranslationShape,
-    load_tokenizer,
     load_translation,
-    save_translation,
+    read_tokenizer,
 )
 from recipes.trainer import BestAverage, Precision, Trainer, Training
 from recipes.translation.compiling import compiled, succeeds, tolerate_failures, uncompile
 from recipes.translation.corpus import Batch, Pairs, read_lines
+from recipes.translation.folders import save_translation
 from recipes.translation.losses import Masking, WordLoss, causal_loss, masked_loss, word_loss
 
 PAIRS = ("de-en", "ro-en")
@@ -191,7 +191,7 @@ def main(arguments: list[str] | None = None) -> None:
     torch.backends.cuda.enable_cudnn_sdp(False)
     given.out.mkdir(parents=True, exist_ok=True)
     begun = time.monotonic()
-    tokenizer = load_tokenizer(given.tokenizer)
+    tokenizer = read_tokenizer(given.tokenizer)
     pairs, times = read_pairs(
         given.pairs, given.targets, tokenizer, device, given.romanian, given.most
     )

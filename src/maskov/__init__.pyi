@@ -73,8 +73,7 @@ from maskov.rewriting import Rewriting as Rewriting
 from maskov.runs import Run as Run, Sample as Sample
 from maskov.runs.result import Fill as Fill
 from maskov.scoring import Score as Score, score_autoregressive as score_autoregressive
-from maskov.translation.api import Translation as Translation
-from maskov.translation.methods import TranslationMethod as TranslationMethod
+from maskov.translation import Translation as Translation, TranslationMethod as TranslationMethod
 from maskov.types import Chains as Chains, Proposal as Proposal
 from maskov.version import __version__ as __version__
 from maskov.workers import Workers as Workers

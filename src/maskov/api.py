@@ -76,19 +76,21 @@ from maskov.options import (
 from maskov.shipped import default_model
 
 if TYPE_CHECKING:
-    from maskov.energies import Energy
-    from maskov.filling import Filling
-    from maskov.kernels import Kernel
+    from maskov import (
+        AutoregressiveTranslator,
+        ConditionalModel,
+        Energy,
+        Filling,
+        Kernel,
+        MaskedModel,
+        Rewriting,
+        Run,
+        Score,
+        Translation,
+        TranslationMethod,
+    )
     from maskov.likelihood import Evidence
-    from maskov.models import MaskedModel
-    from maskov.models.autoregressive import AutoregressiveTranslator
-    from maskov.models.conditional import ConditionalModel
-    from maskov.rewriting import Rewriting
     from maskov.runs.coordinator import Listener
-    from maskov.runs.result import Run
-    from maskov.scoring import Score
-    from maskov.translation.api import Translation
-    from maskov.translation.methods import TranslationMethod
 
 # The untrained stand-in if no model is shipped.
 DEFAULT_MODEL = default_model()
@@ -637,7 +639,7 @@ def translate(
     `listener` and `stop` are those of `sample`.
     """
     given = locals()
-    from maskov.translation.api import plan_translation
+    from maskov.translation import plan_translation
     from maskov.ui.terminal import progress_bar
 
     task = plan_translation(**given)

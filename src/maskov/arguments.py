@@ -236,9 +236,8 @@ def workers_of(asked: Arguments) -> Workers:
     """Return who does the work."""
     if not isinstance(asked.workers, Workers):
         return Workers(asked.workers, threads=getattr(asked, "threads", None))
-    if getattr(asked, "threads", None) is None:
-        return asked.workers
-    return replace(asked.workers, threads=asked.threads)
+    threads = getattr(asked, "threads", None)
+    return replace(asked.workers, threads=threads) if threads is not None else asked.workers
 
 
 def stopping_rule(until: str | None) -> UntilConverged | None:

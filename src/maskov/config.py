@@ -8,11 +8,10 @@ what reports read. A manifest may come from anybody: pydantic checks every field
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import typing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any, Literal
 
@@ -509,19 +508,15 @@ class Manifest:
     @property
     def checks(self) -> tuple[int, ...]:
         """After how many epochs the run may end."""
-        config = self.config
-        if config.until is None:
-            return (config.schedule.epochs,)
-        return config.until.checks(config.schedule, config.thin)
+        until, schedule = self.config.until, self.schedule
+        return until.checks(schedule, self.config.thin) if until else (schedule.epochs,)
 
     def burn_in(self, epochs: int) -> int:
         """Return how many of the first so many epochs do not count.
 
         A run that ends when it has converged discards the first half, unless burn-in was given.
         """
-        if self.config.until is not None and not self.schedule.burn_in:
-            return epochs // 2
-        return self.schedule.burn_in
+        return self.schedule.burn_in or (0 if self.config.until is None else epochs // 2)
 
     @property
     def inputs(self) -> Inputs:
@@ -543,13 +538,8 @@ def _leaves(value: Any, name: str = "") -> dict[str, Any]:
 
 def fields_of(manifest: Manifest) -> dict[str, Any]:
     """Return each field that must stay as it was when the run began, by its whole name."""
-    data = json.loads(json.dumps(to_json(manifest)))
+    data = json.loads(json.dumps(asdict(manifest)))
     return _leaves({key: value for key, value in data.items() if key not in _ADDED})
-
-
-def to_json(value: Any) -> Any:
-    """Turn a dataclass into plain data."""
-    return dataclasses.asdict(value)
 
 
 T = typing.TypeVar("T")
@@ -591,7 +581,7 @@ def read_manifest(text: str, folder: str) -> Manifest:
     try:
         manifest = from_json(Manifest, text)
         # Those with a default, too: what is read is what was written.
-        missing = sorted(_leaves(to_json(manifest)).keys() - _leaves(data).keys())
+        missing = sorted(_leaves(asdict(manifest)).keys() - _leaves(data).keys())
         if missing:
             raise InputError(f"missing '{missing[0]}'")
     except (InputError, OverflowError) as error:

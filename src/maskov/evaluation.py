@@ -10,7 +10,7 @@ import os
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -97,10 +97,6 @@ class Evaluation:
     run_signature: str | None = None
     notes: list[str] = field(default_factory=list)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data."""
-        return asdict(self)
-
 
 def evaluate(
     texts: Sequence[str | Record], judge: Autoregressive, training: str | Path | None = None
@@ -127,7 +123,7 @@ def evaluate(
     if training is not None:
         copies, content = copied(counted, training, fasta=bool(records))
         copies_signature = f"lower,no-space,training#{content[:_SHORT]}"
-    judged = perplexity(judge, spelt, labels)
+    tokens, per_sentence, per_token, nll = perplexity(judge, spelt, labels)
     bleu, bleu_signature, notes = _self_bleu(counted, "letters" if records else "13a")
     length = mean(np.array([len(text.split()) for text in counted]))
     signature = [
@@ -140,13 +136,13 @@ def evaluate(
     ]
     return Evaluation(
         sentences=len(texts),
-        tokens=judged.tokens,
-        perplexity_per_sentence=judged.per_sentence.value,
-        perplexity_per_sentence_standard_error=judged.per_sentence.standard_error,
-        perplexity_per_token=judged.per_token.value,
-        perplexity_per_token_standard_error=judged.per_token.standard_error,
-        nll_per_sentence=judged.nll.value,
-        nll_per_sentence_standard_error=judged.nll.standard_error,
+        tokens=tokens,
+        perplexity_per_sentence=per_sentence.value,
+        perplexity_per_sentence_standard_error=per_sentence.standard_error,
+        perplexity_per_token=per_token.value,
+        perplexity_per_token_standard_error=per_token.standard_error,
+        nll_per_sentence=nll.value,
+        nll_per_sentence_standard_error=nll.standard_error,
         distinct_1=distinct(counted, 1),
         distinct_2=distinct(counted, 2),
         distinct_3=distinct(counted, 3),
@@ -196,26 +192,14 @@ def _self_bleu(texts: Sequence[str], tokens: str) -> tuple[Estimate | None, str,
     return bleu, f"sacrebleu-{version('sacrebleu')},exp,{tokens},n={len(chosen)}", []
 
 
-@dataclass(frozen=True)
-class Perplexity:
-    """Perplexity and negative log-likelihood (NLL, −log p in nats) of texts.
-
-    `per_sentence` is the mean over sentences of exp(NLL / tokens), `per_token` is
-    exp(Σ NLL / Σ tokens), and `nll` the mean NLL of a sentence. The first weighs sentences
-    equally, the second tokens.
-    """
-
-    tokens: int
-    per_sentence: Estimate
-    per_token: Estimate
-    nll: Estimate
-
-
 def perplexity(
     judge: Autoregressive, texts: Sequence[str], labels: Sequence[str] | None = None
-) -> Perplexity:
-    """Score each text after the judge's start token, without an end token.
+) -> tuple[int, Estimate, Estimate, Estimate]:
+    """Return the tokens of texts, their perplexity by sentence and by token, and the mean NLL.
 
+    Each text is scored after the judge's start token, without an end token. With the negative
+    log-likelihood (NLL, −log p in nats), the perplexity by sentence is the mean over sentences of
+    exp(NLL / tokens), which weighs sentences equally; that by token is exp(Σ NLL / Σ tokens).
     `labels` name the texts in refusals; without them they are counted.
     """
     labels = labels or [f"sentence {number}" for number in range(1, len(texts) + 1)]
@@ -241,13 +225,9 @@ def perplexity(
         )
     rate = ratio(nll, counts)
     per_token, error = math.exp(rate.value), rate.standard_error
-    return Perplexity(
-        tokens=int(counts.sum()),
-        per_sentence=mean(each),
-        # Its error is that of the rate to first order.
-        per_token=Estimate(per_token, None if error is None else per_token * error),
-        nll=mean(nll),
-    )
+    # Its error is that of the rate to first order.
+    by_token = Estimate(per_token, None if error is None else per_token * error)
+    return int(counts.sum()), mean(each), by_token, mean(nll)
 
 
 def distinct(texts: Sequence[str], n: int) -> float | None:
@@ -378,10 +358,6 @@ class TranslationScores:
     chrf_interval: float | None
     chrf_signature: str
     notes: list[str] = field(default_factory=list)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data."""
-        return asdict(self)
 
 
 def compare(

@@ -7,7 +7,7 @@ what they prove holds for the code that samples, not for a second copy of it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import reduce
 from typing import Any, TypeVar
@@ -17,11 +17,6 @@ import torch
 from maskov.energies import Norm, Raw
 from maskov.energies.base import Energy
 from maskov.errors import InputError
-from maskov.execution.buffers import Buffers, SiteBuffers, WindowBuffers
-from maskov.execution.recorded import rounds_of
-from maskov.execution.rounds import Rounds
-from maskov.execution.site_rounds import SiteRounds
-from maskov.execution.window_rounds import WindowRounds
 from maskov.kernels import Gibbs, Kernel, Metropolis
 from maskov.models import counterexample
 from maskov.models.base import MaskedModel
@@ -31,8 +26,8 @@ from maskov.random import CounterRng, Purpose, Rng
 from maskov.types import Bool, Chains, Float, Int, Sequences, StepInfo, Tensor
 
 _MOST_STATES = 200_000
-# Copies of each source that a first run begins with, and the most rows of a later one.
-_FIRST_COPIES, _MOST_ROWS = 16, 20_000
+# The most rows of a run, but for the first one.
+_MOST_ROWS = 20_000
 _Result = TypeVar("_Result")
 
 
@@ -126,35 +121,22 @@ def fresh_state(
     tokens: Int[Tensor, "n length"], free: Bool[Tensor, "n length"] | None = None
 ) -> Chains:
     """Return a state whose chains stand at the given sequences, all of one length."""
-    count, length = tokens.shape
-    zero = torch.zeros(count, dtype=torch.long, device=tokens.device)
-    free = torch.ones_like(tokens, dtype=torch.bool) if free is None else free
-    return Chains.at(tokens, torch.full_like(zero, length), free, chain=zero, source=zero)
+    return Chains.at(tokens, free=free)
 
 
 class Outcomes(Rng):
-    """Splits copies of a row among the outcomes of each of its choices.
+    """Makes every row choose as it is `told`, and from there on the first outcome each time.
 
-    Copies are neighbours and choose alike until they are split; `leader` is the first of them and
-    `copies` their number. Where they are fewer than the outcomes, the rest is left for another run,
-    whose rows are `told` how they choose to get there (−1: by themselves). Rows are told apart by
-    their chain. Whatever is drawn with `uniform` is the same for all, as it must not depend on the
-    tokens.
+    The outcomes that it passes over are `left` for further rows. Rows are told apart by their
+    chain; −1 tells nothing. Whatever is drawn with `uniform` is the same for all, as it must not
+    depend on the tokens.
     """
 
-    def __init__(
-        self,
-        told: Int[Tensor, "rows choices"],
-        copies: Int[Tensor, " rows"],
-        seed: int,
-    ) -> None:
-        row = torch.arange(len(told)).repeat_interleave(copies)
-        self.leader, self._copies = (copies.cumsum(0) - copies)[row], copies[row]
-        self.chance = torch.ones(len(row), dtype=torch.float64)
-        self._chosen, self._asked = told[row], torch.zeros_like(row)
-        self._options = torch.ones_like(self._chosen)
-        # Rows, which of their choices it is, and an outcome that no copy was left for.
-        self._missed = [(row[:0], row[:0], row[:0])]
+    def __init__(self, told: Int[Tensor, "rows choices"], seed: int) -> None:
+        self._told, self._asked = told, torch.zeros(len(told), dtype=torch.long)
+        self.chance = torch.ones(len(told), dtype=torch.float64)
+        # Rows, which of their choices it is, and an outcome that was passed over.
+        self._missed = [(self._asked[:0],) * 3]
         self._numbers = CounterRng(seed)
 
     def uniform(
@@ -191,25 +173,15 @@ class Outcomes(Rng):
         self, row: Int[Tensor, " n"], chances: Float[Tensor, "n outcomes"]
     ) -> Int[Tensor, " n"]:
         """Return the next outcome of different rows."""
-        number, leader, copies = self._asked[row], self.leader[row], self._copies[row]
-        if int(number.max()) == self._chosen.shape[1]:
-            self._chosen = torch.nn.functional.pad(self._chosen, (0, 1), value=-1)
-            self._options = torch.nn.functional.pad(self._options, (0, 1), value=1)
-        # Copies see the same chances, but for rounding.
-        entry = torch.zeros_like(self.leader).index_copy(0, row, torch.arange(len(row)))
-        chances = chances[entry[leader]]
-        count = (chances > 0).cumsum(1)
-        options, told = count[:, -1].clamp(min=1), self._chosen[row, number]
-        split = torch.where(told < 0, torch.minimum(options, copies), 1)
-        part = (row - leader) * split // copies
-        begin, end = -(-part * copies // split), -(-(part + 1) * copies // split)
-        first = (count == part[:, None] + 1).int().argmax(1)
-        outcome = torch.where(told < 0, first, told)
-        left = (count > copies[:, None]) & (chances > 0) & ((told < 0) & (row == leader))[:, None]
-        at, missed = left.nonzero(as_tuple=True)
-        self._missed.append((row[at], number[at], missed))
-        self._options[row, number], self._chosen[row, number] = options, outcome
-        self.leader[row], self._copies[row] = leader + begin, end - begin
+        number = self._asked[row]
+        if int(number.max()) == self._told.shape[1]:
+            self._told = torch.nn.functional.pad(self._told, (0, 1), value=-1)
+        told, possible = self._told[row, number], chances > 0
+        outcome = torch.where(told < 0, possible.int().argmax(1), told)
+        others = (possible & (told < 0)[:, None]).scatter(1, outcome[:, None], False)
+        at, other = others.nonzero(as_tuple=True)
+        self._missed.append((row[at], number[at], other))
+        self._told[row, number] = outcome
         self.chance[row] *= chances.gather(1, outcome[:, None])[:, 0]
         self._asked[row] += 1
         return outcome
@@ -220,45 +192,18 @@ class Outcomes(Rng):
         chain: Int[Tensor, " n"],
         step: Int[Tensor, " n"],
         stage: int | Int[Tensor, " n"] = 0,
-        purpose: Purpose = Purpose.ACCEPT,
     ) -> tuple[Bool[Tensor, " n"], Float[Tensor, " n"]]:
         """Decide both ways."""
         accepted = log_ratio.double().clamp(max=0.0).exp().nan_to_num(0.0)
         chances = torch.stack([accepted, 1 - accepted], dim=1)
-        decided = self.categorical(chances, chain, step, purpose)
+        decided = self.categorical(chances, chain, step, Purpose.ACCEPT)
         return decided == 0, torch.full_like(accepted, torch.nan)
 
-    def left(self) -> tuple[Int[Tensor, " n"], Int[Tensor, "n choices"], Int[Tensor, " n"]]:
-        """Return the rows with outcomes that are left, how to get there, and copies to try with."""
+    def left(self) -> tuple[Int[Tensor, " n"], Int[Tensor, "n choices"]]:
+        """Return the rows that passed over outcomes, and how to get to each of these."""
         row, number, outcome = (torch.cat(part) for part in zip(*self._missed, strict=True))
-        told, choice = self._chosen[row], torch.arange(self._chosen.shape[1])
-        told[torch.arange(len(row)), number] = outcome
-        # The choices that follow are about as many as those that followed on another way.
-        later = choice > number[:, None]
-        copies = self._options[row].masked_fill(~later, 1).prod(1)
-        most = max(1, _MOST_ROWS // max(1, len(row)))
-        return row, told.masked_fill(later, -1), copies.clamp(max=most)
-
-
-def every_outcome(
-    count: int, run: Callable[[Tensor, Outcomes], _Result], seed: int = 0
-) -> Iterator[tuple[Tensor, Tensor, Tensor, _Result]]:
-    """Run code from each of `count` sources with every outcome of its random choices.
-
-    `run` starts a row at each of some sources, and takes its numbers from an Rng that knows the
-    rows by their numbers. Yields what it returned, with one row for each way of choosing: their
-    sources, their probabilities and their numbers.
-    """
-    source, told = torch.arange(count), torch.zeros((count, 0), dtype=torch.long)
-    copies = torch.full_like(source, _FIRST_COPIES)
-    while len(source):
-        rng = Outcomes(told, copies, seed)
-        source = source.repeat_interleave(copies)
-        result = run(source, rng)
-        done = (rng.leader == torch.arange(len(source))).nonzero().flatten()
-        yield source[done], rng.chance[done], done, result
-        row, told, copies = rng.left()
-        source = source[row]
+        told = self._told[row].scatter(1, number[:, None], outcome[:, None])
+        return row, told.masked_fill(torch.arange(told.shape[1]) > number[:, None], -1)
 
 
 def outcome_matrix(
@@ -267,13 +212,25 @@ def outcome_matrix(
     places_of: Callable[[_Result], Int[Tensor, " rows"]],
     seed: int = 0,
 ) -> Float[Tensor, "states states"]:
-    """Return the probability of going from each source to each place, of what `run` returned."""
+    """Return the probability of going from each of `count` sources to each place.
+
+    `run` starts a row at each of some sources, and takes its numbers from an Rng that knows the
+    rows by their numbers; it is run until every outcome of its random choices has occurred.
+    `places_of` tells where the rows of what it returned are.
+    """
     matrix = torch.zeros((count, count), dtype=torch.float64)
-    for source, chance, rows, result in every_outcome(count, run, seed):
-        target = places_of(result)[rows]
+    waiting = [(torch.arange(count), torch.zeros((count, 0), dtype=torch.long))]
+    while waiting:
+        source, told = waiting.pop()
+        rng = Outcomes(told, seed)
+        target = places_of(run(source, rng))
         if bool((target < 0).any()):
             raise AssertionError("a step moved to a sequence that is not allowed.")
-        matrix.index_put_((source, target), chance, accumulate=True)
+        matrix.index_put_((source, target), rng.chance, accumulate=True)
+        row, told = rng.left()
+        if len(row):
+            parts = (torch.split(column, _MOST_ROWS) for column in (source[row], told))
+            waiting += zip(*parts, strict=True)
     return matrix
 
 
@@ -284,20 +241,14 @@ def step_matrix(
     number: int = 0,
     seed: int = 0,
     epoch: int = 0,
-    in_rounds: bool = False,
 ) -> Float[Tensor, "states states"]:
     """Return P(x → x') of step `number` of an epoch, by enumerating every random choice.
 
     `states` are tokens, all free and of one length, or chains as they are; those whose epoch has
-    fewer steps stay. `seed` is that of what is drawn without looking at the tokens. With
-    `in_rounds` the step is that of chains in rounds (`maskov.execution.rounds`).
+    fewer steps stay. `seed` is that of what is drawn without looking at the tokens.
     """
     start = states if isinstance(states, Chains) else fresh_state(states)
     kernel = kernel.at(epoch, None, None)
-    if in_rounds and rounds_of(kernel) is SiteRounds:
-        assert isinstance(kernel, Metropolis)
-        begun = kernel.begin(replace(start, step=epoch * kernel.steps(start)), CounterRng(seed))
-        return asynchronous_matrix(kernel, scorer, begun, begun.rank == number)
     known = kernel.init(start, scorer)
 
     def run(source: Tensor, rng: Rng) -> Chains:
@@ -306,8 +257,6 @@ def step_matrix(
         chains = kernel.begin(chains, rng)
         rows = (kernel.steps(chains) > number).nonzero().flatten()
         chains = replace(chains, step=chains.step + number, epoch_step=chains.epoch_step + number)
-        if in_rounds:
-            return _window_step(kernel, chains, rows, scorer, rng)
         after, info = kernel.step(chains, rows, scorer, rng)
         _check_step(chains, rows, after, info)
         return after
@@ -334,71 +283,6 @@ def places(states: Chains, chains: Chains) -> Int[Tensor, " n"]:
     number = torch.unique(keys, dim=0, return_inverse=True)[1]
     place = torch.full((len(keys),), -1).index_copy(0, number[:count], torch.arange(count))
     return place[number[count:]]
-
-
-def _window_step(kernel: Kernel, chains: Chains, rows: Tensor, scorer: Scorer, rng: Rng) -> Chains:
-    """Let some chains make a step of asynchronous windows."""
-    assert isinstance(kernel, Metropolis)
-    own = replace(chains.rows(rows, known=True), epoch_step=torch.zeros_like(rows))
-    buffers = WindowBuffers.of(own, torch.ones_like(rows), 0, ring=1)
-    _run_epoch(WindowRounds, kernel, scorer, rng, buffers)
-    return replace(chains, tokens=chains.tokens.index_copy(0, rows, buffers.tokens))
-
-
-def _run_epoch(
-    kind: type[Rounds], kernel: Metropolis, scorer: Scorer, rng: Rng, buffers: Buffers
-) -> None:
-    """Run one epoch of chains in rounds."""
-    temperature = torch.tensor([kernel.target_temperature], dtype=torch.float64)
-    rounds = kind(kernel, kernel.plan, scorer, rng, buffers, temperature)
-    rounds.limit.fill_(1)
-    while rounds.slowest() < 1:
-        rounds.advance()
-
-
-class _Forced(Rng):
-    """Draws the tokens by given numbers, one for each chain, and passes every test."""
-
-    def __init__(self, token: Float[Tensor, " n"]) -> None:
-        self._token = token
-
-    def uniform(
-        self,
-        chain: Int[Tensor, " n"],
-        step: Int[Tensor, " n"],
-        purpose: Purpose,
-        index: Int[Tensor, " n"] | None = None,
-    ) -> Float[Tensor, " n"]:
-        """Return the number of each chain for its tokens, and 0 for everything else."""
-        found = self._token[chain]
-        return found if purpose == Purpose.TOKEN else torch.zeros_like(found)
-
-
-def asynchronous_matrix(
-    kernel: Metropolis, scorer: Scorer, start: Chains, masked: Bool[Tensor, "states length"]
-) -> Float[Tensor, "states states"]:
-    """Return P of a step of asynchronous chains, each of which masks one position or none."""
-    known = kernel.init(start, scorer)
-    assert known.pass_cache is not None
-    every, place = torch.arange(len(start.chain)), masked.int().argmax(1)
-    logits = scorer.model.logits(known.pass_cache.hidden[every, place])
-    chances = kernel.conditional.log_probabilities(logits, scorer.model.forbidden).exp()
-    source, token = ((chances > 0) & masked.any(1, keepdim=True)).nonzero(as_tuple=True)
-    chance = chances[source, token]
-    starts = known.rows(source, known=True)
-    starts = replace(starts, chain=torch.arange(len(source)), free=masked[source])
-    buffers = SiteBuffers.of(starts, len(kernel.plan.stages), 0, 1, ring=1)
-    # The middle of a token's stretch of the unit interval makes the real code draw that token.
-    rng = _Forced((chances.cumsum(1) - chances / 2)[source, token])
-    _run_epoch(SiteRounds, kernel, scorer, rng, buffers)
-    tokens = starts.tokens.index_put((starts.chain, place[source]), token)
-    target = places(start, replace(starts, tokens=tokens, free=start.free[source]))
-    # All tests were passed; each chain has one slot, and the last one is spare.
-    moved = chance * buffers.slot_acceptance[:-1].exp()
-    # What is proposed and not accepted stays, as do chains that mask nothing.
-    matrix = torch.diag((~masked.any(1)).double())
-    matrix.index_put_((source, target), moved, accumulate=True)
-    return matrix.index_put_((source, source), chance - moved, accumulate=True)
 
 
 def sweep_matrix(

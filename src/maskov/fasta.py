@@ -114,11 +114,18 @@ def spelled(model: MaskedModel, record: Record, blanks: bool = False) -> str:
     With `blanks`, `_` is a position to fill. Letters that the model lacks are refused.
     """
     letters = letters_of(model)
-    if not blanks and BLANK in record.sequence:
-        raise InputError(
+    refuse(
+        (
+            not letters,
+            f"the tokens of '{model.name}' are words or parts of them: FASTA is for models of "
+            "single letters, such as those of proteins.",
+        ),
+        (
+            not blanks and BLANK in record.sequence,
             f"'{record.name}' has a blank '{BLANK}' at position "
-            f"{record.sequence.index(BLANK) + 1}; fill it in, or use `maskov infill`."
-        )
+            f"{record.sequence.find(BLANK) + 1}; fill it in, or use `maskov infill`.",
+        ),
+    )
     known = letters | {BLANK: model.mask_id}
     _check_letters(
         record, known, f"'{model.name}' does not know; its letters are {''.join(sorted(letters))}"
@@ -182,23 +189,16 @@ def _check_letters(record: Record, known: Container[str], unknown: str) -> None:
 
 
 def letters_of(model: MaskedModel) -> dict[str, int]:
-    """Return the token of each letter, or refuse a model whose tokens are longer."""
+    """Return the token of each letter; none of a model whose tokens are longer."""
     ids = sorted({*(~model.forbidden).nonzero().flatten().tolist(), *model.only_given})
     names = [letter(name) for name in model.token_strings(ids)]
-    if not all(len(name) == 1 for name in names):
-        raise InputError(
-            f"the tokens of '{model.name}' are words or parts of them: FASTA is for models of "
-            "single letters, such as those of proteins."
-        )
-    return dict(zip(names, ids, strict=True))
+    alone = all(len(name) == 1 for name in names)
+    return dict(zip(names, ids, strict=True)) if alone else {}
 
 
 def has_letters(model: MaskedModel) -> bool:
     """Whether the model's tokens are single letters, as those of proteins are."""
-    try:
-        return bool(letters_of(model))
-    except InputError:
-        return False
+    return bool(letters_of(model))
 
 
 def letter(token: str) -> str:

@@ -40,8 +40,7 @@ from maskov.kernels import Metropolis
 from maskov.models.conditional import ConditionalModel
 from maskov.options import findable
 from maskov.random import CounterRng
-from maskov.runs.inputs import named_texts
-from maskov.runs.preparation import threads
+from maskov.runs.preparation import named_texts, threads
 from maskov.runs.result import Fill, fill_table
 from maskov.texts import gaps_of, spans_blank
 from maskov.types import Chains
@@ -242,9 +241,7 @@ class Filler:
             tokens = shape.filled(part)
             free = torch.full_like(tokens, found.whole, dtype=torch.bool)
             free[:, shape.places] = True
-            chain = torch.arange(len(part), device=tokens.device)
-            length = torch.full_like(chain, tokens.shape[1])
-            chains = Chains.at(tokens, length, free, chain, torch.zeros_like(chain))
+            chains = Chains.at(tokens, torch.arange(len(part), device=tokens.device), free=free)
             self.scorer.forget()
             energies = Metropolis(energy).init(chains, self.scorer).energy
             assert energies is not None

@@ -42,8 +42,7 @@ from maskov.moves import Move, Site
 from maskov.options import findable
 from maskov.random import CounterRng
 from maskov.runs.preparation import threads
-from maskov.tuning.path import PILOTS, with_path
-from maskov.tuning.tune import FIRST_CHAIN
+from maskov.tuning import FIRST_CHAIN, PILOTS, with_path
 from maskov.types import Chains, Float, Tensor
 
 # A length in tokens, and the number of the source from 0; 0 where there is none.
@@ -199,8 +198,12 @@ def evidence_as_asked(**given: Any) -> Evidence:
     heats = (heats,) if isinstance(heats, int | float) else heats
     lengths = asked.length if asked.length is not None else ()
     lengths = (lengths,) if isinstance(lengths, int) else lengths
-    if not all(0 < heat < math.inf for heat in heats):
-        raise InputError("every --target-temperature must be above 0.")
+    refuse(
+        (
+            not all(0 < heat < math.inf for heat in heats),
+            "every --target-temperature must be above 0.",
+        )
+    )
     plan = EvidencePlan(
         Site(),
         Ordered(),
@@ -217,12 +220,16 @@ def evidence_as_asked(**given: Any) -> Evidence:
     model = given_model.load(asked.precision)
     if asked.sources:
         model = given_sources(model, asked.sources)
-    for length in lengths:
-        if not model.min_length <= length <= model.max_length:
-            raise InputError(
+    refuse(
+        *(
+            (
+                not model.min_length <= length <= model.max_length,
                 f"'{model.name}' takes {model.min_length} to {model.max_length} tokens, not "
-                f"{length} (--length)."
+                f"{length} (--length).",
             )
+            for length in lengths
+        )
+    )
     with threads(1, model), torch.inference_mode():
         found = measure(
             model, list(map(str, asked.texts)), targets, plan, lengths, asked.token_budget,
@@ -440,10 +447,8 @@ def _blank(model: MaskedModel, group: Group, count: int, first: int = 0) -> Chai
     """Return so many masked sequences of a length, translations of one source if there is any."""
     length, source = group
     tokens = torch.full((count, length), model.mask_id, device=model.device)
-    lengths = torch.full((count,), length, device=model.device)
     chain = torch.arange(count, device=model.device) + first
-    free = torch.ones_like(tokens, dtype=torch.bool)
-    return Chains.at(tokens, lengths, free, chain, torch.full_like(chain, source))
+    return Chains.at(tokens, chain, source=torch.full_like(chain, source))
 
 
 def _target(
@@ -489,8 +494,7 @@ def draw(found: Evidence, path: Path) -> None:
             axes.axhline(target.nats_per_token, linewidth=1, linestyle="--", label=target.energy)
     if found.causal is not None:
         axes.axhline(found.causal, linewidth=1, linestyle=":", color="grey", label="causal model")
-    axes.set_xlabel("share b of the target in q^(1−b) · exp(−bE/T)")
-    axes.set_ylabel("nats per token")
+    axes.set(xlabel="share b of the target in q^(1−b) · exp(−bE/T)", ylabel="nats per token")
     axes.legend(frameon=False)
     try:
         figure.savefig(path)

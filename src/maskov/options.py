@@ -11,6 +11,7 @@ import builtins
 import os
 import re
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -32,14 +33,9 @@ from maskov.parts import parse_call
 from maskov.shipped import is_name
 
 if TYPE_CHECKING:  # also for names that only quoted types have
-    from maskov.energies import Energy
-    from maskov.fasta import Record
-    from maskov.kernels import Kernel
+    from maskov import Energy, Kernel, MaskedConditional, MaskedModel, Record, Workers
     from maskov.kernels.registry import Moves
-    from maskov.models import MaskedModel
-    from maskov.moves import MaskedConditional
     from maskov.texts import Mask
-    from maskov.workers import Workers
 
 # The panel of the options that a newcomer needs; the others are "Advanced".
 FIRST = "Options"
@@ -66,13 +62,6 @@ class Opt:
     many: bool = False
 
 
-class _Names(dict[str, Any]):
-    """Names that annotations use; what is not among them may be anything."""
-
-    def __missing__(self, name: str) -> Any:
-        return Any
-
-
 def hints_of(
     function: Callable[..., Any], known: Mapping[str, Any] = MappingProxyType({})
 ) -> dict[str, Any]:
@@ -80,7 +69,7 @@ def hints_of(
 
     Help knows none of the classes that need torch, so that it need not import it.
     """
-    names = _Names(vars(builtins) | function.__globals__ | dict(known))
+    names = defaultdict(lambda: Any, vars(builtins) | function.__globals__ | dict(known))
     return get_type_hints(function, {}, names, include_extras=True)
 
 
@@ -189,9 +178,8 @@ def parse_model(given: str | Path, trust_remote_code: bool = False) -> ModelSour
 
 def findable(name: str) -> str:
     """Return the full path of what is on disk, so that a run can be resumed from anywhere."""
-    if not is_name(name) and Path(name).exists():
-        return str(Path(name).resolve())
-    return name
+    on_disk = not is_name(name) and Path(name).exists()
+    return str(Path(name).resolve()) if on_disk else name
 
 
 # One word with a folder or an ending.

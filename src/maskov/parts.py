@@ -8,13 +8,13 @@ that come out of a file.
 from __future__ import annotations
 
 import ast
-import importlib
 import inspect
 import json
 import os
 import re
 import sys
 from dataclasses import MISSING, fields, is_dataclass
+from pkgutil import resolve_name
 from typing import Any
 
 from maskov.errors import InputError, RunError
@@ -109,16 +109,14 @@ def load_part(name: str, arguments: list[Any], options: dict[str, Any], trust: b
     if os.getcwd() not in sys.path and "" not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
-        part: Any = importlib.import_module(module_name)
-    except ImportError as error:
+        part: Any = resolve_name(name)
+    except AttributeError as error:
+        raise InputError(f"the module '{module_name}' has no '{path}' ({error}).") from error
+    except (ImportError, ValueError) as error:
         raise InputError(
             f"cannot import '{module_name}' for the part '{name}' ({error}); install it, or run "
             "from the folder it is in."
         ) from error
-    for attribute in path.split("."):
-        if not hasattr(part, attribute):
-            raise InputError(f"the module '{module_name}' has no '{path}'.")
-        part = getattr(part, attribute)
     if not callable(part):
         raise InputError(f"'{name}' is not a class or function that makes a part.")
     if inspect.isfunction(part) and not arguments and not options:

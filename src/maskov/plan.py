@@ -56,14 +56,12 @@ from maskov.options import findable
 from maskov.random import CounterRng
 from maskov.runs.coordinator import Coordinator, Listener, Silent
 from maskov.runs.files import locked, new_folder
-from maskov.runs.inputs import inputs_of, layout_of, named_texts
 from maskov.runs.manifest import (
     check_trusted,
     kernel_data,
     load_model,
     manifest_of,
     models_of,
-    rebuild,
     resizes,
     with_burn_in,
 )
@@ -72,6 +70,10 @@ from maskov.runs.preparation import (
     check_kernel,
     check_layout,
     check_schedule,
+    inputs_of,
+    layout_of,
+    named_texts,
+    rebuild,
     schedule_for_passes,
     threads,
     tuned_kernel,
@@ -81,7 +83,7 @@ from maskov.runs.result import Run, write_library
 from maskov.runs.store import Store
 from maskov.starts import Layout
 from maskov.texts import ONE, find_blanks, template_masks
-from maskov.tuning.path import planned_path
+from maskov.tuning import planned_path
 from maskov.ui.terminal import progress_bar
 from maskov.workers import Workers
 from maskov.workers.pools import carry_out, group_size
@@ -165,7 +167,7 @@ def plan(**given: Any) -> Plan:
             sampled=resizes(kernel), scorer=scorer, **_start(asked, model),
         )  # fmt: skip
     constraints = kernel.conditional.constraints
-    layout = layout_of(model, inputs, asked.chains, asked.seed, constraints)
+    layout = layout_of(model, inputs, asked.chains, asked.seed).fitted(model, constraints)
     layout.check(model, constraints)
     check_layout(kernel, inputs, layout)
     running = with_burn_in(kernel, schedule, model, trust, trust_parts=True, known=known)
@@ -279,20 +281,28 @@ def execute(
     LOG.info("run %s: %s", plan.out or "in memory", plan.manifest.signature)
     for note in plan.manifest.notes:
         LOG.warning("%s", note)
-    if plan.resumes:
-        return _continue(plan, listener, stop)
-    with new_folder(plan.out) if plan.out is not None else nullcontext():
-        out, manifest = plan.out, plan.manifest
-        store: Store = Store(manifest) if out is None else Store.create(out, manifest)
+    out, manifest = plan.out, plan.manifest
+    if out is None:
+        store = Store(manifest)
+        _work(plan, store, listener, stop)
+        return Run(store)
+    if plan.resumes and (done := _finished(out)) is not None:
+        return done
+    with locked(out) if plan.resumes else new_folder(out):
+        if plan.resumes:
+            store = Store.open(out)
+            store.check_unchanged()
+            store.prepare()
+        else:
+            store = Store.create(out, manifest)
         try:
             _work(plan, store, listener, stop)
         except (ModelError, InputError):
             # A model that fails before the first epoch is over leaves nothing worth resuming.
-            if store.durable and not store.traces()["steps"].any():
+            if not plan.resumes and not store.traces()["steps"].any():
                 store.discard()
             raise
-        if store.durable:
-            write_library(store)
+        write_library(store)
     return Run(store)
 
 
@@ -330,19 +340,6 @@ def _work(
     carry_out(coordinator, plan.workers, stop)
 
 
-def _continue(plan: Plan, listener: Listener | None, stop: Callable[[], bool] | None) -> Run:
-    assert plan.out is not None
-    if (done := _finished(plan.out)) is not None:
-        return done
-    with locked(plan.out):
-        folder = Store.open(plan.out)
-        folder.check_unchanged()
-        folder.prepare()
-        _work(plan, folder, listener, stop)
-        write_library(folder)
-    return Run(folder)
-
-
 def _finished(path: Path) -> Run | None:
     """Return a run that is complete, with its files whole; None if there is work left."""
     folder = Store.open(path)
@@ -352,13 +349,6 @@ def _finished(path: Path) -> Run | None:
     with locked(folder.path):
         write_library(folder, anew=False)
     return Run(folder)
-
-
-def _begun(path: Path) -> Store:
-    """Open a folder of a run that can be continued."""
-    folder = Store.open(path)
-    folder.check_resumable()
-    return folder
 
 
 def plan_of_folder(**given: Any) -> Plan | Run:
@@ -382,10 +372,13 @@ def plan_of_folder(**given: Any) -> Plan | Run:
     path = run.store.path if isinstance(run, Run) else Path(run)
     if (done := _finished(path)) is not None:
         return done
-    manifest = _begun(path).manifest
+    folder = Store.open(path)
+    folder.check_resumable()
+    manifest = folder.manifest
     trust, download = asked.trust_remote_code, asked.allow_download
     check_trusted(manifest.config.model.source, trust)
-    model = asked.model or load_model(manifest, asked.device, trust, download)
+    described, sources = manifest.config.model, manifest.inputs.sources
+    model = asked.model or load_model(described, sources, asked.device, trust, download)
     energy = None if asked.energy is None else as_energy(asked.energy)
     kernel, layout = rebuild(manifest, model, asked.trust_parts, download, asked.kernel, energy)
     return Plan(
@@ -395,7 +388,8 @@ def plan_of_folder(**given: Any) -> Plan | Run:
 
 def plan_to_continue(plan: Plan, path: Path) -> Plan:
     """Return a plan that continues the run of a folder, if the same plan began it."""
-    folder = _begun(path)
+    folder = Store.open(path)
+    folder.check_resumable()
     begun, now = fields_of(folder.manifest), fields_of(plan.manifest)
     for name in sorted(begun.keys() | now.keys()):
         if name.startswith(_DECIDING) and begun.get(name) != now.get(name):

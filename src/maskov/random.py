@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from maskov.errors import InputError
+from maskov.errors import refuse
 from maskov.types import Bool, Float, Int, Tensor
 
 Words = npt.NDArray[np.uint64]
@@ -103,8 +103,12 @@ class CounterRng(Rng):
     depth: int = 0  # of mixtures around what draws
 
     def __post_init__(self) -> None:
-        if not 0 <= self.seed < 2**64:
-            raise InputError(f"the seed must lie between 0 and 2**64 - 1, not {self.seed}.")
+        refuse(
+            (
+                not 0 <= self.seed < 2**64,
+                f"the seed must lie between 0 and 2**64 - 1, not {self.seed}.",
+            ),
+        )
 
     def uniform(
         self,

@@ -12,7 +12,7 @@ import io
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -98,10 +98,6 @@ class Ratings:
     fluency_alpha: float | None
     signature: str
     rows: list[dict[str, str | int]]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a dict without the single ratings."""
-        return {name: value for name, value in asdict(self).items() if name != "rows"}
 
     def write_csv(self, path: str | Path) -> None:
         """Write every rating with its condition and text."""

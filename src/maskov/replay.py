@@ -17,16 +17,15 @@ import torch
 from maskov.energies.base import distinct_names
 from maskov.errors import RunError, refuse
 from maskov.exact import with_passes
-from maskov.kernels import Kernel, Metropolis
+from maskov.kernels import Kernel, Metropolis, Mixture
 from maskov.kernels.base import ended, epoch as epoch_of, kernel_at, leaves, log_ratio
-from maskov.kernels.compose import Mixture
 from maskov.models.base import MaskedModel
 from maskov.models.scorer import Scorer
 from maskov.random import CounterRng, Rng
 from maskov.runs import Run
-from maskov.runs.manifest import rebuild
+from maskov.runs.preparation import rebuild
 from maskov.runs.task_runner import filled
-from maskov.tuning.tune import tuned
+from maskov.tuning import tuned
 from maskov.types import Chains, Proposal, StepInfo, padded
 
 

@@ -37,8 +37,8 @@ from maskov.moves import MaskedConditional, Move
 from maskov.options import findable
 from maskov.plan import Plan, execute, plan, plan_to_continue
 from maskov.runs.coordinator import Listener
-from maskov.runs.inputs import named_texts
 from maskov.runs.manifest import resizes
+from maskov.runs.preparation import named_texts
 from maskov.runs.result import Run
 from maskov.runs.store import Store
 from maskov.shipped import default_judge
@@ -129,7 +129,11 @@ def plan_rewriting(**given: Any) -> Task:
     given_model, texts, out = asked.given_model(), asked.texts, asked.out
     loading = Loading(given_model.device, asked.trust_remote_code, find=findable)
     moves, weights = _moves(asked)
-    energy, schedule = _energy(asked, loading), _schedule(asked)
+    schedule, energy = _schedule(asked), energy_of(asked.fluency, loading)
+    if asked.toward not in (None, ""):
+        energy = energy + asked.strength * energy_of(asked.toward, loading)
+    if asked.keep:
+        energy = energy + asked.keep * Edit()
     kernel = named_kernel("mh", energy, moves, weights, delayed=DelayedAcceptance(2))
     model = given_model.load(asked.precision)
     spelled, names = named_texts(model, texts)
@@ -186,14 +190,6 @@ def _moves(asked: Arguments) -> tuple[tuple[Move, ...], tuple[float, ...]]:
     proposal = MaskedConditional(asked.temperature, constraints=constraints)
     parsed, weights, _ = parse_moves(moves, proposal)
     return parsed, weights
-
-
-def _energy(asked: Arguments, loading: Loading) -> Energy:
-    """Return the energy of fluency, of what texts should become, and of changes."""
-    energy = energy_of(asked.fluency, loading)
-    if asked.toward not in (None, ""):
-        energy = energy + asked.strength * energy_of(asked.toward, loading)
-    return energy + asked.keep * Edit() if asked.keep else energy
 
 
 def _schedule(asked: Arguments) -> Schedule:

@@ -88,14 +88,19 @@ def score_as_asked(**given: Any) -> tuple[list[Score], MaskedModel | None]:
     """Score as the arguments of `maskov.score` say; return the masked model, too, if one scored."""
     asked = arguments_of(api.score, given)
     budget, energy = asked.token_budget, asked.energy
-    if budget is not None and budget < 1:
-        raise InputError(f"--token-budget must be at least 1, not {budget}.")
+    refuse((budget is not None and budget < 1, f"--token-budget must be at least 1, not {budget}."))
     given_model = asked.given_model()
     source, device = given_model.source, given_model.device
     if energy == "autoregressive":
-        for name in ("prefix", "remove_smoothing", "extra_letters"):
-            if getattr(source, name, None):
-                raise InputError(f"the energy 'autoregressive' has no '{name}': drop it.")
+        refuse(
+            *(
+                (
+                    getattr(source, name, None),
+                    f"the energy 'autoregressive' has no '{name}': drop it.",
+                )
+                for name in ("prefix", "remove_smoothing", "extra_letters")
+            )
+        )
         named = None if source is None or source.name == default_model() else source.name
         energy = named or default_judge()
         if energy is None:

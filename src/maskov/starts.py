@@ -267,7 +267,8 @@ class Layout:
         for constraint in constraints:
             wrong = (~constraint.possible(sequences, model)).nonzero().flatten()
             if wrong.numel():
-                raise InputError(f"{distinct._name(int(wrong[0]))} {constraint.violation}.")
+                name = distinct._name(int(wrong[0]))
+                raise InputError(f"{name} cannot meet {constraint}: change one of them.")
 
     def _name(self, row: int) -> str:
         """Return what a sequence is to the user."""
@@ -394,9 +395,9 @@ class Layout:
         own, longest = self.chosen(rows), max(map(len, self.reference), default=0)
         chains = Chains.at(
             _padded(own.tokens, width, model.mask_id),
+            torch.arange(rows.start, rows.stop),
             torch.tensor([len(tokens) for tokens in own.tokens]),
             _padded(own.free, width, False),
-            chain=torch.arange(rows.start, rows.stop),
             source=torch.tensor(own.template),
             reference=_padded(own.reference, longest, -1) if own.reference else None,
         )

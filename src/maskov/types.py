@@ -221,27 +221,32 @@ class Chains(Batch):
     def at(
         cls,
         tokens: Int[Tensor, "chains length"],
-        lengths: Int[Tensor, " chains"],
-        free: Bool[Tensor, "chains length"],
-        chain: Int[Tensor, " chains"],
-        source: Int[Tensor, " chains"],
+        chain: Int[Tensor, " chains"] | None = None,
+        lengths: Int[Tensor, " chains"] | None = None,
+        free: Bool[Tensor, "chains length"] | None = None,
+        source: Int[Tensor, " chains"] | None = None,
         reference: Int[Tensor, "chains reference"] | None = None,
     ) -> Chains:
-        """Return chains that stand at the given sequences, before any step."""
+        """Return chains that stand at the given sequences, before any step.
+
+        By default all of them have the number 0, one length and no frozen position.
+        """
+        zero = torch.zeros(len(tokens), dtype=torch.long, device=tokens.device)
         return cls(
-            chain=chain,
-            source=source,
+            chain=zero if chain is None else chain,
+            source=zero.clone() if source is None else source,
             tokens=tokens,
-            lengths=lengths,
-            free=free,
-            ancestor=torch.zeros_like(chain),
-            log_weight=torch.zeros(len(chain), dtype=torch.float64, device=chain.device),
-            step=torch.zeros_like(chain),
-            epoch_step=torch.zeros_like(chain),
+            lengths=zero + tokens.shape[1] if lengths is None else lengths,
+            free=torch.ones_like(tokens, dtype=torch.bool) if free is None else free,
+            # Each in its own memory, as checkpoints need it.
+            ancestor=zero.clone(),
+            log_weight=zero.double(),
+            step=zero.clone(),
+            epoch_step=zero.clone(),
             rank=torch.zeros_like(tokens),
-            confidence=torch.zeros(tokens.shape, dtype=torch.float64, device=chain.device),
+            confidence=torch.zeros_like(tokens, dtype=torch.float64),
             region=torch.full_like(tokens, -1),
-            bounds=torch.zeros((len(chain), 0, 2), dtype=torch.long, device=chain.device),
+            bounds=zero.new_zeros((len(tokens), 0, 2)),
             reference=tokens[:, :0] if reference is None else reference,
         )
 
@@ -382,14 +387,9 @@ class StepInfo:
     calls: Int[Tensor, "n experts"]
 
     @property
-    def proposed_novel(self) -> Bool[Tensor, " n"]:
-        """True where the proposal differs from the current sequence."""
-        return self.proposal.novel
-
-    @property
     def novel(self) -> Bool[Tensor, " n"]:
         """True where the proposal was different and accepted."""
-        return self.accepted & self.proposed_novel
+        return self.accepted & self.proposal.novel
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import maskov
 import tiny_models
 from benchmarks import overhead, samplers, scoring, translate
-from maskov.translation.methods import METHODS
+from maskov.translation import METHODS
 from tiny_translation import WORDS, save
 
 TINY = ["--model", "untrained", "--device", "cpu"]

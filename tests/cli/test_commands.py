@@ -87,9 +87,9 @@ def test_samples_keep_what_is_frozen(rule, held, rows, printed, tmp_path):
 
 @pytest.fixture
 def _short_tuning(monkeypatch):
-    monkeypatch.setattr("maskov.tuning.tune._LENGTH_CHAINS", 2)
-    monkeypatch.setattr("maskov.tuning.tune._LENGTH_STEPS", 8)
-    monkeypatch.setattr("maskov.tuning.tune._MEASURED", 4)
+    monkeypatch.setattr("maskov.tuning._LENGTH_CHAINS", 2)
+    monkeypatch.setattr("maskov.tuning._LENGTH_STEPS", 8)
+    monkeypatch.setattr("maskov.tuning._MEASURED", 4)
 
 
 @pytest.mark.usefixtures("_short_tuning")

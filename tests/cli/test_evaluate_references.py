@@ -1,6 +1,7 @@
 """`maskov evaluate --references` as a user calls it: what is read and printed."""
 
 import json
+from dataclasses import asdict
 
 import pytest
 
@@ -46,7 +47,7 @@ def test_translations_are_compared_and_need_no_judge(call, printed):
         ("-", "\ufeff" + plain(TRANSLATIONS).replace("\n", "\r\n")), ("-", each),
     ):  # fmt: skip
         assert json.loads(printed(f"evaluate {source} {AGAINST} --json", stdin=stdin)) == (
-            found.to_dict()
+            asdict(found)
         )
     shown = printed(f"evaluate t.txt {AGAINST}")
     assert [" ".join(line.split()) for line in shown.splitlines()] == [

@@ -106,7 +106,7 @@ def test_a_run_with_own_parts_is_written_stopped_and_resumed(part, printed, refu
     printed(f"sample {RUN} {PARTS[part]} --quiet --out whole")
     manifest = maskov.Run.open("whole").manifest
     model = maskov.load("untrained", "cpu")
-    kernel = maskov.runs.manifest.rebuild(manifest, model, trust_parts=True)[0]
+    kernel = maskov.runs.preparation.rebuild(manifest, model, trust_parts=True)[0]
     # Of a kernel with a burn-in of its own, the schedule says which.
     kernel = getattr(kernel, "kernel", kernel)
     settings = {"chains": 4, "length": (3, 4), "resident": 2, "thin": 1, "seed": 5}

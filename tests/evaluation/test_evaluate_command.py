@@ -3,6 +3,7 @@
 import json
 import lzma
 import sys
+from dataclasses import asdict
 from importlib.metadata import version
 
 import pytest
@@ -34,7 +35,7 @@ def test_a_file_standard_input_and_json_lines_give_one_json_object(
     code, out, err = call("evaluate", file, *options)
     assert (code, err) == (0, "")
     found = json.loads(out)
-    assert found == evaluate(TEXTS, judge).to_dict()
+    assert found == asdict(evaluate(TEXTS, judge))
     assert found["sentences"] == 4
     assert found["length"] == (3 + 10 + 4 + 1) / 4
     # "the" is there three times and "dog" twice, every pair of words once.
@@ -86,7 +87,7 @@ def test_a_run_is_evaluated_by_its_samples_and_says_what_is_not_so(masked, tmp_p
 
 
 def test_a_single_sentence_has_no_standard_errors(judge):
-    found = evaluate(["the cat sat"], judge).to_dict()
+    found = asdict(evaluate(["the cat sat"], judge))
     assert {value for name, value in found.items() if name.endswith("_standard_error")} == {None}
     assert found["self_bleu"] is None
     assert "self-BLEU needs at least two sentences" in found["notes"][0]

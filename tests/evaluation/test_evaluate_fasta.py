@@ -2,6 +2,7 @@
 
 import json
 import lzma
+from dataclasses import asdict
 
 import pytest
 import transformers as hf
@@ -51,7 +52,7 @@ def test_letters_are_words_whatever_the_judge_reads(call, judges, kind, tokens):
     code, out, err = call("evaluate", "-", "--judge", judges[kind], "--json", stdin=FASTA.encode())
     assert (code, err) == (0, "")
     found, judge = json.loads(out), maskov.Autoregressive(judges[kind])
-    assert found == evaluate(RECORDS, judge).to_dict()
+    assert found == asdict(evaluate(RECORDS, judge))
     assert (found["sentences"], found["tokens"]) == (3, tokens)
     assert found["length"] == pytest.approx(22 / 3)
     # E V Q L S G, D I M T: ten letters of 22.

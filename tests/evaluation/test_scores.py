@@ -85,34 +85,32 @@ def test_perplexities_and_their_errors_are_those_of_a_plain_loop(judge, judge_fo
     nll, count = np.array(plain).T
     each, rate, root = np.exp(nll / count), nll.sum() / count.sum(), len(JUDGED) ** 0.5
     spread = statistics.stdev(nll - rate * count) / root / count.mean()
-    found = perplexity(judge, JUDGED)
-    assert found.tokens == count.sum()
+    tokens, per_sentence, per_token, mean = perplexity(judge, JUDGED)
+    assert tokens == count.sum()
     for estimate, value, error in (
-        (found.per_token, math.exp(rate), math.exp(rate) * spread),
-        (found.per_sentence, each.mean(), statistics.stdev(each) / root),
-        (found.nll, nll.mean(), statistics.stdev(nll) / root),
+        (per_token, math.exp(rate), math.exp(rate) * spread),
+        (per_sentence, each.mean(), statistics.stdev(each) / root),
+        (mean, nll.mean(), statistics.stdev(nll) / root),
     ):
         assert estimate.value == pytest.approx(value, rel=1e-5)
         assert estimate.standard_error == pytest.approx(error, rel=1e-5)
     # Otherwise this test could not tell the two apart.
-    assert abs(found.per_sentence.value / found.per_token.value - 1) > 0.05
+    assert abs(per_sentence.value / per_token.value - 1) > 0.05
 
 
 def test_one_sentence_small_budgets_and_judges_without_numbers(judge_folder, judge):
-    found = perplexity(judge, JUDGED[:1])
-    assert found.per_sentence.value == pytest.approx(found.per_token.value)
-    assert found.per_token.value == pytest.approx(math.exp(found.nll.value / found.tokens))
-    assert {one.standard_error for one in (found.per_sentence, found.per_token, found.nll)} == {
-        None
-    }
+    tokens, per_sentence, per_token, nll = perplexity(judge, JUDGED[:1])
+    assert per_sentence.value == pytest.approx(per_token.value)
+    assert per_token.value == pytest.approx(math.exp(nll.value / tokens))
+    assert {one.standard_error for one in (per_sentence, per_token, nll)} == {None}
     small = maskov.Autoregressive(str(judge_folder), budget=1)
-    value = perplexity(judge, JUDGED).per_token.value
-    assert perplexity(small, JUDGED).per_token.value == pytest.approx(value, rel=1e-5)
+    value = perplexity(judge, JUDGED)[2].value
+    assert perplexity(small, JUDGED)[2].value == pytest.approx(value, rel=1e-5)
     with pytest.raises(InputError, match="at least 1, not 0"):
         maskov.Autoregressive(str(judge_folder), budget=0)
     broken = maskov.Autoregressive(str(judge_folder))
     broken._loaded[0].transformer.wpe.weight.data[3] = torch.nan
-    assert perplexity(broken, ["a"]).tokens == 1
+    assert perplexity(broken, ["a"])[0] == 1
     with pytest.raises(maskov.ModelError, match="NaN"):
         perplexity(broken, JUDGED[1:])
 

@@ -17,7 +17,7 @@ from maskov.exact import (
 )
 from maskov.models.scorer import Scorer
 from maskov.moves import Resize, Site, Span
-from maskov.runs.inputs import layout_of
+from maskov.runs.preparation import layout_of
 from maskov.starts import Layout
 from maskov.testing import step_matrix
 from maskov.types import Chains

@@ -158,8 +158,8 @@ def test_a_novel_site_costs_one_pass_less_than_there_are_groups(groups, kind):
     assert scorer.passes == 6 * groups
     novel, before = 0, scorer.passes
     for _, _, info in epoch(kernel, state, scorer, CounterRng(3)):
-        expected = torch.where(info.proposed_novel, groups - 1, 0)
+        expected = torch.where(info.proposal.novel, groups - 1, 0)
         assert torch.equal(info.passes, expected)
-        novel += int(info.proposed_novel.sum())
+        novel += int(info.proposal.novel.sum())
     assert novel > 10
     assert scorer.passes - before == novel * (groups - 1)

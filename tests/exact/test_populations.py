@@ -13,7 +13,7 @@ from maskov import Metropolis, Mixture, Norm, Raw, Site, Span, parse_energy
 from maskov.constraints import AllowedTokens, AvoidWords, ContainsWords, MaxChanges
 from maskov.diagnostics.populations import PopulationSummary, by_length
 from maskov.energies.base import Evaluation
-from maskov.energies.ordered import Drawn, Ordered
+from maskov.energies.ordered import Ordered
 from maskov.errors import InputError
 from maskov.exact import all_states, distribution, fresh_state
 from maskov.kernels.base import epoch, whole_epoch
@@ -23,7 +23,7 @@ from maskov.moves import MaskedConditional
 from maskov.random import CounterRng, Purpose
 from maskov.starts import Layout, draw_lengths
 from maskov.testing import random_table
-from maskov.tuning.path import find_path, stretched
+from maskov.tuning import find_path, stretched
 from maskov.types import Sequences
 
 TABLE = random_table(3, size=3, scale=1.0)
@@ -195,7 +195,7 @@ class _Enumerated(Ordered):
     def draw(self, scorer, sequences, chain, step, rng):
         law = distribution(TABLE, Raw(), STATES, self.heat)
         index = rng.categorical(law.expand(len(chain), -1), chain, step, Purpose.TOKEN)
-        return Drawn(STATES[index], None, torch.zeros_like(chain))
+        return STATES[index], None, torch.zeros_like(chain)
 
     def __str__(self):
         return f"enumerated({self.heat})"
@@ -338,7 +338,7 @@ def test_resampling_copies_each_particle_as_often_as_its_weight_says():
 
 def test_a_pilot_finds_a_path_that_rises_to_one_and_can_be_stretched():
     kernel = Population(Metropolis(Raw(), Site(), 0.3), Ordered(), 32, (), 2)
-    path = find_path(kernel, _blank(0, 32), SCORER, CounterRng(0), aim=0.9).path
+    path = find_path(kernel, _blank(0, 32), SCORER, CounterRng(0), aim=0.9)[0]
     assert path[-1] == 1
     assert len(path) > 2
     assert path == tuple(sorted(set(path)))

@@ -14,7 +14,7 @@ from maskov.exact import all_sequences, distribution, invariance_error, step_mat
 from maskov.models.scorer import Scorer
 from maskov.moves import MaskedConditional, Resize, Site, Span
 from maskov.testing import check_kernel, check_move, random_table
-from maskov.tuning.tune import weighed
+from maskov.tuning import weighed
 from small import tiny_bert
 
 TABLE = random_table((1, 3), size=2)

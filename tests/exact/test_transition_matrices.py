@@ -296,11 +296,11 @@ def test_passes_of_a_single_site_step():
         for _, after, info in epoch(kernel, state, engine, draws):
             state = after
             lengths = state.lengths[info.proposal.rows]
-            expected = torch.where(info.proposed_novel, lengths - 1, 0)
+            expected = torch.where(info.proposal.novel, lengths - 1, 0)
             assert torch.equal(info.passes, expected)
             assert engine.passes - before == int(expected.sum())
             before = engine.passes
-            seen |= set(info.proposed_novel.tolist())
+            seen |= set(info.proposal.novel.tolist())
     assert seen == {True, False}
 
 

@@ -6,12 +6,12 @@ from tempfile import TemporaryDirectory
 
 import pytest
 import torch
+from recipes.translation.folders import save_translation
 
 import maskov
 from maskov import DelayedAcceptance, InputError, Metropolis, Mixture, ModelError, Norm
 from maskov.energies import AutoregressiveTranslation
 from maskov.energies.counting import PredictedLength
-from maskov.models.network import save_translation
 from maskov.models.scorer import Scorer
 from maskov.moves import MaskedConditional, Resize, Site, Span
 from maskov.testing import check_energy, check_kernel

@@ -38,7 +38,7 @@ def _newest(folder: Path, group: int = 0) -> Path:
 
 
 def _open(file: Path) -> tuple[dict[str, torch.Tensor], dict]:
-    return load(file.read_bytes()[START:]), header_of(file).numbers
+    return load(file.read_bytes()[START:]), header_of(file)
 
 
 def _forge(file: Path, tensors: dict[str, torch.Tensor], numbers: dict) -> None:

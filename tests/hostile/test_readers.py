@@ -9,6 +9,7 @@ import os
 import pickle
 import shutil
 from collections.abc import Callable, Collection
+from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,7 +23,6 @@ import maskov
 from maskov import InputError, MaskovError, ModelError, Run, RunError, ratings, shipped
 from maskov.cli import main
 from maskov.cli.evaluating import read_sentences
-from maskov.config import to_json
 from maskov.evaluation import copied
 from maskov.fasta import Record
 from maskov.options import read_lines
@@ -62,7 +62,7 @@ def _run_folder(home: Path, runs, name: str) -> Reader:
 def _read_run(path: Path) -> None:
     run = Run.open(path)
     written = json.loads((path / "manifest.json").read_bytes())
-    assert json.loads(json.dumps(to_json(run.manifest))) == written
+    assert json.loads(json.dumps(asdict(run.manifest))) == written
     assert run.summary().chains == run.manifest.chains
     kept = [json.loads(one.to_json()) for one in run.samples]
     lines = (path / "samples.jsonl").read_text(encoding="utf-8").splitlines()

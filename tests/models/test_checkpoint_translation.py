@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from recipes.translation.folders import save_translation
 from safetensors.torch import load_file
 
 import maskov
 from maskov import AutoregressiveTranslator, ConditionalModel, ModelError
 from maskov.models.checkpoint import translation_folder
-from maskov.models.network import load_translation, save_translation
+from maskov.models.network import load_translation
 from tiny_translation import network, save, tokenizer
 
 CPU = torch.device("cpu")

@@ -232,7 +232,7 @@ UNREADABLE = hf.PreTrainedTokenizerFast(
     ("spoil", "label", "text", "reason"),
     [
         (None, "happy", "red", "has no label 'happy'; it has negative, positive"),
-        (None, 2, "red", "has labels 0 to 1"),
+        (None, 2, "red", "numbered from 0 to 1"),
         (None, 0, " ".join(["red"] * 23), "a text has 25 tokens; .* takes at most 24"),
         (_set(problem_type="multi_label_classification"), 0, "red", "choose one of several labels"),
         (_set(id2label={"0": "a", "5": "b"}), 0, "red", "labels of .* are damaged"),

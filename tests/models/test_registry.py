@@ -202,7 +202,7 @@ def test_they_translate(tmp_path, call, pair, source, text, method):
 def test_the_sampler_agrees_that_a_right_translation_is_likelier():
     model = maskov.load("deroen-small")
     given = model.given(["Guten Morgen."] * 3)
-    _, (good, fluent, other) = maskov.translation.api.energies_of(
+    _, (good, fluent, other) = maskov.translation.energies_of(
         given, ["Good morning.", "I am going.", "Good evening."]
     )
     assert good < other

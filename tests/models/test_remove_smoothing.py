@@ -2,13 +2,14 @@
 
 import json
 import math
+from dataclasses import asdict
 
 import pytest
 import torch
 
 import maskov
 from maskov import Norm
-from maskov.config import ModelSource, from_json, to_json
+from maskov.config import ModelSource, from_json
 from maskov.errors import InputError
 from maskov.models.base import Queries, adapted
 from maskov.models.packed import FLOOR, PickledModel, without_smoothing
@@ -125,7 +126,7 @@ def test_refusals():
         model.without_smoothing(SHARE).without_smoothing(SHARE)
     with pytest.raises(InputError, match="drop remove_smoothing"):
         maskov.load("counterexample", remove_smoothing=SHARE)
-    data = to_json(ModelSource("untrained", remove_smoothing=SHARE))
+    data = asdict(ModelSource("untrained", remove_smoothing=SHARE))
     assert from_json(ModelSource, json.dumps(data)).remove_smoothing == SHARE
     for wrong in (2.0, "0.1", None):
         with pytest.raises(InputError):

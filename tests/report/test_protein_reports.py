@@ -9,7 +9,7 @@ from maskov import Record
 from maskov.config import Schedule
 from maskov.fasta import mutations
 from maskov.ui.report import build, to_html, to_json, to_markdown
-from maskov.ui.report.samples import MOST_PARENTS
+from maskov.ui.report.data import MOST_PARENTS
 from report_runs import small_run
 from tiny_proteins import spaced_model
 

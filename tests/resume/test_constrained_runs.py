@@ -47,8 +47,6 @@ def _moves(constraints, *moves):
 class EndsAlike(Constraint):
     """A constraint of one's own: the first and the last token are the same."""
 
-    violation = "begins and ends otherwise"
-
     def _ends(self, sequences):
         last = sequences.lengths - 1
         return last, sequences.known_at(torch.zeros_like(last)), sequences.known_at(last)
@@ -96,10 +94,10 @@ RED = (ContainsWords(("red",)),)
         ((AvoidWords(("purple",)),), {}, r"'purple' holds a token"),
         ((ContainsWords(("blues",)), AvoidWords(("blue",))), {}, "contains 'blues' and avoids"),
         ((ContainsWords(("red", "blues")),), {"length": 2}, "take 3 tokens, more than"),
-        ((ContainsWords(("blues",)),), {"templates": ["[MASK] red [MASK]"]}, "template 1 neither"),
-        ((*RED, MaxChanges(0)), {"texts": ["red blue", "green"]}, "text 2 neither holds 'red'"),
-        ((AvoidWords(("red",)),), {"texts": ["red blue"]}, "text 1 holds what is to be avoided"),
-        ((AllowedTokens(((1, 1, "red"),)),), {"texts": ["blue"]}, "text 1 holds a token that is"),
+        ((ContainsWords(("blues",)),), {"templates": ["[MASK] red [MASK]"]}, "template 1 cannot"),
+        ((*RED, MaxChanges(0)), {"texts": ["red blue", "green"]}, "text 2 cannot meet"),
+        ((AvoidWords(("red",)),), {"texts": ["red blue"]}, "text 1 cannot meet"),
+        ((AllowedTokens(((1, 1, "red"),)),), {"texts": ["blue"]}, "text 1 cannot meet"),
         ((AllowedTokens(((1, 1, "red"), (1, 2, "blue"))),), {}, "no token is allowed at"),
         ((AllowedTokens(((9, 9, "red"),)),), {}, "allowed at position 9, but a sequence has 4"),
         ((AllowedTokens(((1, 1, "blues"),)),), {}, "'blues' is not a single token"),

@@ -47,7 +47,7 @@ from maskov.kernels.registry import kernel_from_data, to_data
 from maskov.models.scorer import Scorer
 from maskov.moves import Resize
 from maskov.replay import Replayer
-from maskov.translation.api import translations_of
+from maskov.translation import translations_of
 from odd_workers import files, oddly
 from small import tiny_bert
 from tiny_translation import SOURCES, shelf
@@ -243,9 +243,9 @@ NAMES = [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name 
 def _few_discarded_chains():
     """Weights of lengths need not be good here."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("maskov.tuning.tune._LENGTH_CHAINS", 3)
-        patch.setattr("maskov.tuning.tune._LENGTH_STEPS", 8)
-        patch.setattr("maskov.tuning.tune._MEASURED", 4)
+        patch.setattr("maskov.tuning._LENGTH_CHAINS", 3)
+        patch.setattr("maskov.tuning._LENGTH_STEPS", 8)
+        patch.setattr("maskov.tuning._MEASURED", 4)
         yield
 
 

@@ -15,7 +15,7 @@ from maskov.models.scorer import Scorer
 from maskov.moves import Resize, Site, Span
 from maskov.random import CounterRng
 from maskov.starts import Layout
-from maskov.tuning.tune import EVEN, FIRST_CHAIN, tune
+from maskov.tuning import EVEN, FIRST_CHAIN, tune
 from small import random_table, tiny_bert
 
 # Of a kind whose chains move: the cost of an epoch does not drift.
@@ -111,8 +111,8 @@ class Told:
 
 
 def test_what_was_not_reached_is_said_and_kept(monkeypatch):
-    monkeypatch.setattr("maskov.tuning.tune._LENGTH_STEPS", 4)
-    monkeypatch.setattr("maskov.tuning.tune._MEASURED", 1)
+    monkeypatch.setattr("maskov.tuning._LENGTH_STEPS", 4)
+    monkeypatch.setattr("maskov.tuning._MEASURED", 1)
     told = Told()
     run = sample(TABLE, kernel(Norm() + Length(1.0, 0.1)), listener=told, **SHORT)
     assert run.manifest.tuning.evenness < EVEN
@@ -128,9 +128,9 @@ KERNEL = Mixture((Metropolis(Norm(), Span()), Metropolis(Norm(), Resize())))
 @pytest.fixture
 def _few_steps(monkeypatch):
     """A dependence on the start is largest where chains make few steps."""
-    monkeypatch.setattr("maskov.tuning.tune._LENGTH_CHAINS", 3)
-    monkeypatch.setattr("maskov.tuning.tune._LENGTH_STEPS", 8)
-    monkeypatch.setattr("maskov.tuning.tune._MEASURED", 4)
+    monkeypatch.setattr("maskov.tuning._LENGTH_CHAINS", 3)
+    monkeypatch.setattr("maskov.tuning._LENGTH_STEPS", 8)
+    monkeypatch.setattr("maskov.tuning._MEASURED", 4)
 
 
 def _tuned(text: str, seed: int):

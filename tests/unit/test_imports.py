@@ -55,7 +55,15 @@ def _imports(path: Path) -> set[str]:
     """Return the packages of maskov that a module imports, anywhere in it."""
     names = set()
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    for node in tree.body if path in CALLS_UP else ast.walk(tree):
+    # Types by their public names: nothing is imported there.
+    types = {
+        node for block in ast.walk(tree)
+        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
+        for node in block.body
+        if isinstance(node, ast.ImportFrom) and node.module == "maskov"
+    }  # fmt: skip
+    nodes = tree.body if path in CALLS_UP else list(ast.walk(tree))
+    for node in (node for node in nodes if node not in types):
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path} imports relatively"
             parts = {alias.name for alias in node.names} if node.module == "maskov" else set()

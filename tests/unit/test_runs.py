@@ -87,8 +87,8 @@ def test_a_summary_counts_kept_epochs_and_has_errors_over_chains():
 
 
 def test_a_start_of_probability_zero_is_refused():
-    zero = maskov.TabularModel.from_conditionals(
-        torch.tensor([[[1.0, 0.5], [0.0, 0.5]], [[0.5, 0.5], [0.5, 0.5]]]), ["a", "b"]
+    zero = maskov.TabularModel(
+        torch.tensor([[[1.0, 0.5], [0.0, 0.5]], [[0.5, 0.5], [0.5, 0.5]]]).log(), ["a", "b"]
     )
     with pytest.raises(InputError, match="probability zero"):
         maskov.sample(zero, Metropolis(Raw()), texts=["b a"], chains=1)

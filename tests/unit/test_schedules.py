@@ -19,7 +19,7 @@ from maskov import (
     Sweep,
     sample,
 )
-from maskov.config import from_json, to_json
+from maskov.config import from_json
 from maskov.energies.counting import Edit
 from maskov.kernels.base import kernel_at
 from maskov.kernels.registry import kernel_from_data, to_data
@@ -82,7 +82,7 @@ def test_kernels_and_schedules_survive_being_written_down():
     kernel = Metropolis(0.5 * Raw() + Norm(), Site(MaskedConditional(0.8, 5, 0.9, 0.01)))
     assert kernel_from_data(json.loads(json.dumps(to_data(kernel)))) == kernel
     schedule = Schedule(10, 2, LinearSchedule(1.0, 0.1, 0.2), LinearSchedule(3.0, 1.0, 1.0), 1)
-    assert from_json(Schedule, json.dumps(to_json(schedule))) == schedule
+    assert from_json(Schedule, json.dumps(asdict(schedule))) == schedule
 
 
 def test_a_kernel_made_elsewhere_is_run_as_it_is():

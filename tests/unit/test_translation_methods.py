@@ -18,8 +18,7 @@ from maskov import (
 )
 from maskov.energies.counting import PredictedLength
 from maskov.replay import Replayer
-from maskov.translation.api import drafts_of, run_method, translations_of
-from maskov.translation.methods import METHODS
+from maskov.translation import METHODS, drafts_of, run_method, translations_of
 from tiny_translation import SOURCES, conditional, plain_energies, plain_logits, twin
 
 MODEL = conditional()

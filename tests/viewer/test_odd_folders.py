@@ -12,9 +12,8 @@ import pytest
 from maskov.errors import RunError
 from maskov.runs import manifest as manifest_module
 from maskov.ui.viewer import runs as runs_module
-from maskov.ui.viewer.live import LiveRuns
 from maskov.ui.viewer.runs import Player, RunList, id_of
-from maskov.ui.viewer.server import create_app
+from maskov.ui.viewer.server import LiveRuns, create_app
 from view_runs import ThreadServer, make_run
 
 
@@ -67,17 +66,16 @@ def unix_socket(path):
 @pytest.mark.parametrize(
     ("name", "make"),
     [
-        ("samples.jsonl", pipe),
         ("traces.npy", device),
+        ("traces.npy", pipe),
         ("tokens.npy", unix_socket),
-        ("checkpoints/00000-0", pipe),
     ],
 )
 def test_what_is_no_file_is_told_and_not_read(server, runs, name, make):
     (runs / "odd" / name).unlink(missing_ok=True)
     make(runs / "odd" / name)
     lines = {line["name"]: line for line in told(server, "/api/runs")[1]}
-    assert "is neither a file nor a folder" in lines["odd"]["error"]
+    assert "is not a regular file" in lines["odd"]["error"]
     assert lines["good"]["epochs_done"] == 6
     odd = id_of(runs / "odd")
     for path in ("", "/verdict", "/chains/0", "/chains/0/epochs/0"):
@@ -106,7 +104,7 @@ def test_reading_that_hangs_leaves_pages_and_the_live_run(server, runs, monkeypa
         let_go.wait(20)
         raise RunError("no answer")
 
-    monkeypatch.setattr(runs_module, "open_run", hangs)
+    monkeypatch.setattr(runs_module.Run, "open", hangs)
     odd = id_of(runs / "odd")
     try:
         for path in ["", "/chains/0"] * 30:  # more than all threads of the server

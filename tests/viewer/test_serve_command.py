@@ -4,6 +4,7 @@ import re
 import socket
 import sys
 from functools import partial
+from types import SimpleNamespace
 from urllib.parse import urlsplit
 
 import pytest
@@ -31,11 +32,11 @@ def served(monkeypatch):
 
     kept = []
 
-    def keep(app, opened):
+    def keep(app):
         kept.append(app)
-        opened.close()
+        return SimpleNamespace(run=lambda sockets: sockets[0].close())
 
-    monkeypatch.setattr(server, "serve", keep)
+    monkeypatch.setattr(server, "server_of", keep)
     return kept
 
 

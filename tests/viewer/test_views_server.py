@@ -9,10 +9,17 @@ import pytest
 from starlette.testclient import TestClient
 
 from maskov import Run, load
-from maskov.ui.viewer import live as live_module
-from maskov.ui.viewer.live import LONGEST_TEXT, MOST_CHAINS, MOST_EPOCHS, LiveRuns
+from maskov.ui.viewer import server as live_module
 from maskov.ui.viewer.runs import Player, RunList, id_of
-from maskov.ui.viewer.server import HEADERS, LONGEST_BODY, create_app
+from maskov.ui.viewer.server import (
+    HEADERS,
+    LONGEST_BODY,
+    LONGEST_TEXT,
+    MOST_CHAINS,
+    MOST_EPOCHS,
+    LiveRuns,
+    create_app,
+)
 from tiny_translation import SOURCES
 from view_runs import make_run, make_runs
 

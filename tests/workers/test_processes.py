@@ -15,8 +15,8 @@ from maskov import Metropolis, Raw, RunError, Schedule, Workers
 from maskov.runs.coordinator import Silent, Task
 from maskov.runs.state import GroupState
 from maskov.runs.task_runner import TaskRunner
-from maskov.workers import processes
-from maskov.workers.processes import Processes, run_task
+from maskov.workers import pools
+from maskov.workers.pools import Processes, run_task
 from odd_workers import files
 from small import random_state, tiny_bert
 
@@ -104,7 +104,7 @@ def test_a_killed_worker_is_replaced_and_its_turn_taken_again(tmp_path, crews):
 def test_workers_that_die_again_and_again_are_one_sentence(does, said, tmp_path, monkeypatch):
     (tmp_path / "dies").write_text(f"#!/bin/sh\n{does}\n")
     (tmp_path / "dies").chmod(0o755)
-    monkeypatch.setattr(processes.sys, "executable", str(tmp_path / "dies"))
+    monkeypatch.setattr(pools.sys, "executable", str(tmp_path / "dies"))
     with pytest.raises(RunError, match=said):
         maskov.sample(MODEL, Metropolis(Raw()), workers=Workers(1), **SETTINGS)
 
@@ -118,7 +118,7 @@ def test_an_exception_in_a_worker_comes_back_as_itself_and_is_not_tried_again(
         "import maskov\n"
         "class Failing(maskov.Site):\n"
         "    def propose(self, *arguments):\n"
-        "        if 'maskov.workers.processes' in sys.orig_argv:\n"
+        "        if 'maskov.workers.pools' in sys.orig_argv:\n"
         f"            open({str(tmp_path / 'calls')!r}, 'a').write('x')\n"
         "            raise LookupError('no such word\\nat all')\n"
         "        return super().propose(*arguments)\n"

@@ -52,8 +52,7 @@ from maskov.models.conditional import ConditionalModel, choose_lengths, source_i
 from maskov.models.scorer import Scorer
 from maskov.runs.files import write_atomically
 from maskov.shipped import folder_of, model_for
-from maskov.translation.api import drafts_of, energies_of, run_method
-from maskov.translation.methods import TranslationMethod
+from maskov.translation import TranslationMethod, drafts_of, energies_of, run_method
 from maskov.types import Sample, Sequences
 from maskov.workers import Workers
 
@@ -212,7 +211,7 @@ def row_of(
         "method": method,
         "target": None if system.method.name != "mh" else system.method.target,
         "select": system.select,
-        **compare(texts, refs).to_dict(),
+        **asdict(compare(texts, refs)),
         "energy_norm": float(np.mean(outcome.norm)),
         "energy_raw": float(np.mean(outcome.raw)),
         "predicted_length": float(np.mean(lengths)),

@@ -8,7 +8,7 @@ from typing import Any
 from experiments.lib import style
 from experiments.studies.lengths.systems import BASELINE, twin_energy
 from maskov.energies.registry import weighted_terms
-from maskov.translation.methods import SAMPLED
+from maskov.translation import SAMPLED
 
 
 def page(results: dict[str, Any]) -> str:

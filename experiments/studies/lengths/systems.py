@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from maskov import LinearSchedule
-from maskov.translation.methods import SAMPLED, TranslationMethod, least_risk, lowest, lowest_target
+from maskov.translation import SAMPLED, TranslationMethod, least_risk, lowest, lowest_target
 from maskov.types import Sample
 
 # All others are compared with it.

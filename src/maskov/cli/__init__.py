@@ -9,9 +9,8 @@ from typing import Annotated
 
 import typer
 
-from maskov.cli.commands import HELP, INTERRUPTED, Command, CommandGroup, runnable
+from maskov.cli.commands import HELP, INTERRUPTED, Command, CommandGroup, runnable, say
 from maskov.cli.evaluating import evaluate, evidence, rate, score
-from maskov.cli.output import say
 from maskov.cli.runs import (
     diagnose,
     infill,

@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 import json as json_module
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import maskov
 from maskov import api
-from maskov.cli.commands import HELP, Command, CommandGroup, Json, OneJson, command_of, runnable
-from maskov.cli.output import as_lines, or_dash, print_json, print_object, print_rows, say
+from maskov.cli.commands import (
+    HELP,
+    Command,
+    CommandGroup,
+    Json,
+    OneJson,
+    as_lines,
+    command_of,
+    or_dash,
+    print_json,
+    print_object,
+    print_rows,
+    runnable,
+    say,
+)
 from maskov.errors import InputError, refuse
 from maskov.options import read_lines
 from maskov.shipped import default_judge
 from maskov.ui.escaping import printable
 
 if TYPE_CHECKING:
-    from maskov.fasta import Record
     from maskov.likelihood import Evidence
-    from maskov.models import MaskedModel
     from maskov.ratings import Mean, Ratings
-    from maskov.scoring import Score
 
 # Lines with unknown tokens that are pointed out one by one.
 _POINTED_OUT = 5
@@ -49,7 +61,7 @@ def score(
         _point_out_unknown(masked, scores)
 
 
-def _print_scores(scores: list[Score], energy: str, words: bool) -> None:
+def _print_scores(scores: list[maskov.Score], energy: str, words: bool) -> None:
     from maskov.scoring import likelihood
 
     shown = {name: f"E_{name}" for name in ("raw", "norm")}  # as tables of samples have them
@@ -67,7 +79,7 @@ def _print_scores(scores: list[Score], energy: str, words: bool) -> None:
         say(", ".join(f"{value:.3f} {name.replace('_', ' ')}" for name, value in together.items()))
 
 
-def _point_out_unknown(model: MaskedModel, scores: list[Score]) -> None:
+def _point_out_unknown(model: maskov.MaskedModel, scores: list[maskov.Score]) -> None:
     """Say which texts hold tokens that the model does not know, and why that may be."""
     from maskov.fasta import has_letters
 
@@ -115,24 +127,21 @@ def evaluate(
     json: OneJson = False,
 ) -> None:
     """Evaluate texts: perplexity, diversity, copies; translations against references."""
-    from maskov.energies import Autoregressive
     from maskov.evaluation import compare, evaluate as evaluate_texts, evaluate_run
-    from maskov.fasta import Record
     from maskov.models import choose_device
-    from maskov.runs import Run
 
-    run = Run.open(source) if references is None and Path(source).is_dir() else None
+    run = maskov.Run.open(source) if references is None and Path(source).is_dir() else None
     texts, values = list[Any](), dict[str, Any]()
     if references is not None:
         if training is not None and judge is None:
             raise InputError("--training with --references needs a judge: give --judge.")
         texts, others = _read_pairs(source, references)
-        values = compare(texts, others).to_dict()
+        values = asdict(compare(texts, others))
     elif run is None:
         texts = read_sentences(source)
     if references is None or judge is not None:
         named = run is not None and run.manifest.inputs.names is not None
-        if judge is None and (named or isinstance((texts or [""])[0], Record)):
+        if judge is None and (named or isinstance((texts or [""])[0], maskov.Record)):
             raise InputError(
                 f"'{source}' holds sequences of letters, and the default judge reads English: give "
                 "--judge, a causal LM of such sequences."
@@ -140,11 +149,11 @@ def evaluate(
         name = judge or default_judge()
         if name is None:
             raise InputError("no judge is shipped with this maskov: give --judge, a causal LM.")
-        loaded = Autoregressive(name, choose_device(device), budget=token_budget)
+        loaded = maskov.Autoregressive(name, choose_device(device), budget=token_budget)
         found = evaluate_run(run, loaded, training) if run else evaluate_texts(
             texts, loaded, training
         )  # fmt: skip
-        judged = found.to_dict()
+        judged = asdict(found)
         values |= judged | {"notes": values.get("notes", []) + judged["notes"]}
     if json:
         print_object(values)
@@ -179,7 +188,7 @@ def _read_pairs(source: str, references: str) -> tuple[list[str], list[str]]:
     return [row["text"] for row in rows], [row["text"] for row in others]
 
 
-def read_sentences(source: str) -> list[str] | list[Record]:
+def read_sentences(source: str) -> list[str] | list[maskov.Record]:
     """Read plain lines, JSON lines with a `text`, or the records of FASTA."""
     return [row.get("record", row["text"]) for row in _read_rows(source)]
 
@@ -352,7 +361,7 @@ def import_answers(
     if csv is not None:
         ratings.write_csv(csv)
     if json:
-        print_object(ratings.to_dict())
+        print_object({name: one for name, one in vars(ratings).items() if name != "rows"})
     else:
         _print_ratings(ratings)
 

@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import maskov
 from maskov import api
 from maskov.api import DEFAULT_MODEL
-from maskov.cli.commands import Json, OneJson, command_of, stop_on_signals
-from maskov.cli.output import (
+from maskov.cli.commands import (
     SHOWN,
+    Json,
+    OneJson,
     as_lines,
+    command_of,
     print_fills,
     print_json,
     print_object,
@@ -25,6 +28,7 @@ from maskov.cli.output import (
     say,
     say_filling,
     say_summary,
+    stop_on_signals,
 )
 from maskov.errors import InputError
 from maskov.options import RUN
@@ -32,10 +36,7 @@ from maskov.shipped import listed
 from maskov.ui.escaping import json_printable, printable
 
 if TYPE_CHECKING:
-    from maskov.models import MaskedModel
     from maskov.plan import Plan
-    from maskov.rewriting import Rewriting
-    from maskov.runs import Run
     from maskov.runs.coordinator import Listener
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="no progress", rich_help_panel=RUN)]
@@ -89,10 +90,9 @@ def _run(given: dict[str, Any], json: bool, quiet: bool, top_k: int | None = Non
 def resume(given: dict[str, Any], json: Json = False, quiet: Quiet = False) -> None:
     """Continue a run that was stopped, from its last checkpoint."""
     from maskov.plan import plan_of_folder
-    from maskov.runs import Run
 
     found = plan_of_folder(**given)
-    if isinstance(found, Run):
+    if isinstance(found, maskov.Run):
         _print(found, None, json, quiet)
     else:
         _carry_out(found, json, quiet)
@@ -111,22 +111,22 @@ def rewrite(given: dict[str, Any], json: Json = False, quiet: Quiet = False) -> 
         sys.stdout.write(_rewritten(one, json, asked.every_chain))
 
 
-def _rewritten(one: Rewriting, json: bool, every_chain: bool) -> str:
+def _rewritten(one: maskov.Rewriting, json: bool, every_chain: bool) -> str:
     """Return what is printed: JSON, a line, or a record of FASTA."""
-    from maskov.fasta import Record, numbered, to_fasta
+    from maskov.fasta import numbered
 
     if json:
         return json_printable(one.to_json()) + "\n"
     if one.name is None:
         return printable(one.text) + "\n"
     name = numbered(one.name, one.chain) if every_chain else one.name
-    return printable(to_fasta([Record(name, one.text)]))
+    return printable(maskov.to_fasta([maskov.Record(name, one.text)]))
 
 
 @command_of(api.translate)
 def translate(given: dict[str, Any], json: Json = False, quiet: Quiet = False) -> None:
     """Translate lines with a conditional masked model or an autoregressive one."""
-    from maskov.translation.api import plan_translation
+    from maskov.translation import plan_translation
 
     task = plan_translation(**given)
     out, method = given.get("out"), task.method
@@ -152,7 +152,7 @@ def _carry_out(plan: Plan, json: bool, quiet: bool, top_k: int | None = None) ->
 
 @contextmanager
 def _watched(
-    model: MaskedModel,
+    model: maskov.MaskedModel,
     epochs: int,
     quiet: bool,
     out: Path | None,
@@ -164,19 +164,28 @@ def _watched(
 
     Work that was stopped is continued by the command, if it was saved.
     """
-    from maskov.ui.terminal import progress_for, watched_stop
+    from maskov.ui.terminal import progress_for
 
     def told() -> str:
         if out is not None and out.exists():
             return f"stopped and saved; continue with: {command}"
         return "stopped; nothing was saved (with --out it can be continued)"
 
+    def asked() -> bool:  # between batches, so that the view hears of the work
+        if view is not None:
+            view.worked()
+        return stop()
+
     with stop_on_signals(told) as stop, progress_for(model, epochs, quiet, most, unit) as view:
-        yield view, watched_stop(stop, view)
+        yield view, asked
 
 
 def _print(
-    run: Run, model: MaskedModel | None, json: bool, quiet: bool, top_k: int | None = None
+    run: maskov.Run,
+    model: maskov.MaskedModel | None,
+    json: bool,
+    quiet: bool,
+    top_k: int | None = None,
 ) -> None:
     """Print the samples, or the fills of templates, and on standard error the summary."""
     if json:
@@ -196,9 +205,7 @@ def diagnose(
     run: Annotated[Path, typer.Argument(help="run folder")], json: OneJson = False
 ) -> None:
     """Check the convergence of a run: R-hat, effective sample sizes, rates, costs."""
-    from maskov.runs import Run
-
-    opened = Run.open(run)
+    opened = maskov.Run.open(run)
     summary, diagnosis = opened.summary().to_dict(), opened.diagnose()
     if json:
         print_object({"diagnosis": diagnosis.to_dict(), **summary})
@@ -282,16 +289,14 @@ def report(
     ] = None,
 ) -> None:
     """Write a self-contained page about runs: verdicts, charts, samples, comparison."""
-    from maskov.runs import Run
     from maskov.runs.files import write_file
-    from maskov.ui.report import build
-    from maskov.ui.report.formats import content_of, format_of
+    from maskov.ui.report import build, content_of, format_of
 
     kind = format_of(format_, out)
     if kind == "html" and out is None:
         raise InputError("HTML needs a file: give --out report.html, or --format md or json.")
     data = build(
-        [Run.open(path) for path in runs],
+        [maskov.Run.open(path) for path in runs],
         title=title,
         samples=samples,
         terms=terms,
@@ -348,9 +353,8 @@ def serve(
     The printed address contains a secret token; without it the server shows nothing.
     """
     try:
-        from maskov.ui.viewer.live import LiveRuns
         from maskov.ui.viewer.runs import Player, RunList
-        from maskov.ui.viewer.server import LOOPBACK, create_app, listen, serve as serve_app
+        from maskov.ui.viewer.server import LOOPBACK, LiveRuns, create_app, listen, server_of
     except ImportError as error:
         raise InputError("the pages need FastAPI: pip install '.[serve]'.") from error
     if host.lower() not in LOOPBACK:
@@ -372,4 +376,4 @@ def serve(
     print(address + ("/" if token is None else f"/t/{token}/"), flush=True)
     count = len(run_list.paths())
     say(f"{count} run{'' if count == 1 else 's'}; listening on {address}, Ctrl-C to stop")
-    serve_app(create_app(run_list, player, live, token=token), socket)
+    server_of(create_app(run_list, player, live, token=token)).run(sockets=[socket])

@@ -73,11 +73,6 @@ class Constraint(ABC):
     def possible(self, sequences: PartlyFilled, model: MaskedModel) -> Bool[Tensor, " n"]:
         """Return whether it can still be met; where no place is unfilled, whether it is met."""
 
-    @property
-    @abstractmethod
-    def violation(self) -> str:
-        """What is wrong with a sequence that cannot meet it, as the end of a sentence."""
-
     def check(  # noqa: B027 - most have something to refuse, not all
         self, model: MaskedModel, sequences: PartlyFilled, resizable: bool
     ) -> None:
@@ -108,14 +103,11 @@ def spellings(model: MaskedModel, word: str) -> tuple[Spelling, ...]:
     if has_letters_only(model):  # some of whose tokenizers want spaces between letters
         texts.append(" ".join("".join(word.split())))
     written = dict.fromkeys(tuple(model.encode(text)) for text in texts)
-    found, unknown = list[Spelling](), None
-    for ids in written:
-        bad = [i for i in ids if i == model.mask_id or not model.may_stand(i)]
-        unknown = bad[0] if bad else unknown
-        if ids and not bad:
-            found.append(ids)
+    bad = {ids: [i for i in ids if i == model.mask_id or not model.may_stand(i)] for ids in written}
+    found = [ids for ids in written if ids and not bad[ids]]
     if not found:
-        token = f" ('{model.token_strings([unknown])[0]}')" if unknown is not None else ""
+        unknown = [tokens[0] for tokens in bad.values() if tokens]
+        token = f" ('{model.token_strings(unknown)[-1]}')" if unknown else ""
         raise InputError(
             f"'{word}' holds a token that no sample of '{model.name}' may hold{token}; use words "
             "of the model's vocabulary."

@@ -27,7 +27,7 @@ from maskov.constraints.base import (
     spelled_at,
     spellings,
 )
-from maskov.errors import InputError
+from maskov.errors import InputError, refuse
 from maskov.models.base import MaskedModel
 from maskov.types import Bool, Int, Tensor
 
@@ -70,18 +70,17 @@ class AvoidWords(Constraint):
         found = [spelled_at(sequences.known, one).any(1) for one in self._spellings(model)]
         return ~torch.stack(found).any(0)
 
-    @property
-    def violation(self) -> str:
-        """It holds one."""
-        return f"holds what is to be avoided: {quoted(self.words)}"
-
     def check(self, model: MaskedModel, sequences: PartlyFilled, resizable: bool) -> None:
         """Refuse words that the model does not know, and to avoid every token."""
         single = [spelling[0] for spelling in self._spellings(model) if len(spelling) == 1]
         left = ~model.forbidden.cpu()
         left[single] = False
-        if not left.any():
-            raise InputError(f"no token is left: avoid less than {quoted(self.words)}.")
+        refuse(
+            (
+                not left.any(),
+                f"no token is left: avoid less than {quoted(self.words)}.",
+            ),
+        )
 
     def _spellings(self, model: MaskedModel) -> list[Spelling]:
         return [spelling for word in self.words for spelling in spellings(model, word)]
@@ -102,10 +101,12 @@ class ContainsWords(Constraint):
 
     def __post_init__(self) -> None:
         check_words(self.words, "contain")
-        if len(self.words) > MOST_WORDS:
-            raise InputError(
-                f"at most {MOST_WORDS} words can be required, not {len(self.words)}: drop some."
-            )
+        refuse(
+            (
+                len(self.words) > MOST_WORDS,
+                f"at most {MOST_WORDS} words can be required, not {len(self.words)}: drop some.",
+            ),
+        )
 
     def allowed(self, sequences: PartlyFilled, model: MaskedModel) -> Bool[Tensor, "n vocabulary"]:
         """Try every kind of token: each piece of a word, other continuing tokens, all others."""
@@ -127,22 +128,19 @@ class ContainsWords(Constraint):
         """Return whether all words can stand."""
         return _words(model, self.words).fit(sequences.known)
 
-    @property
-    def violation(self) -> str:
-        """They do not fit."""
-        return f"neither holds {quoted(self.words)} nor has blanks in which they fit"
-
     def check(self, model: MaskedModel, sequences: PartlyFilled, resizable: bool) -> None:
         """Refuse words that the model does not know, or that are more than the sequences hold."""
         for word in self.words:
             check_proposed(model, word)
         needed = sum(min(map(len, spellings(model, word))) for word in self.words)
         shortest = int(sequences.lengths.min())
-        if needed > shortest:
-            raise InputError(
+        refuse(
+            (
+                needed > shortest,
                 f"{quoted(self.words)} take {needed} tokens, more than a sequence of {shortest} "
-                "holds: use fewer words or a larger --length."
-            )
+                "holds: use fewer words or a larger --length.",
+            ),
+        )
 
     def longest(self, model: MaskedModel) -> int:
         """Return the number of tokens of the longest word."""
@@ -217,10 +215,14 @@ _words = per_model(_Words)
 
 def check_words(words: object, verb: str) -> None:
     """Refuse an empty list of words, and empty words."""
-    if not isinstance(words, tuple) or not words:
-        raise InputError(f"there is no word to {verb}.")
-    if not all(isinstance(word, str) and word.strip() for word in words):
-        raise InputError(f"a word to {verb} is empty.")
+    given = words if isinstance(words, tuple) else ()
+    refuse(
+        (not given, f"there is no word to {verb}."),
+        (
+            not all(isinstance(word, str) and word.strip() for word in given),
+            f"a word to {verb} is empty.",
+        ),
+    )
 
 
 def check_words_agree(constraints: Sequence[Constraint], model: MaskedModel) -> None:
@@ -253,28 +255,36 @@ class AllowedTokens(Constraint):
     rules: tuple[tuple[int, int, str], ...]
 
     def __post_init__(self) -> None:
-        if not isinstance(self.rules, tuple) or not self.rules:
-            raise InputError("there is no rule of allowed tokens: write 30-35:AGST.")
-        for first, last, text in self.rules:
-            whole = isinstance(first, int) and isinstance(last, int)
-            if not (whole and 1 <= first <= last and text.strip()):
-                raise InputError(
+        refuse(
+            (
+                not isinstance(self.rules, tuple) or not self.rules,
+                "there is no rule of allowed tokens: write 30-35:AGST.",
+            ),
+        )
+        refuse(
+            *(
+                (
+                    not {type(first), type(last)} <= {int}
+                    or not 1 <= first <= last
+                    or not text.strip(),
                     f"'{first}-{last}:{text}' allows no token anywhere: write 30-35:AGST, with "
-                    "positions counted from 1."
+                    "positions counted from 1.",
                 )
+                for first, last, text in self.rules
+            )
+        )
 
     @classmethod
     def parse(cls, text: str) -> AllowedTokens:
         """Read rules such as `30-35:AGST, 40:C`."""
-        rules = []
-        for part in text.split(","):
-            match = _RULE.fullmatch(part)
-            if match is None:
-                raise InputError(
-                    f"'{part.strip()}' is not a rule of allowed tokens: write 30-35:AGST."
-                )
-            rules.append((int(match[1]), int(match[2] or match[1]), match[3]))
-        return cls(tuple(rules))
+        parts = [(part.strip(), _RULE.fullmatch(part)) for part in text.split(",")]
+        refuse(
+            *(
+                (not found, f"'{part}' is not a rule of allowed tokens: write 30-35:AGST.")
+                for part, found in parts
+            )
+        )
+        return cls(tuple((int(m[1]), int(m[2] or m[1]), m[3]) for _, m in parts if m))
 
     def allowed(self, sequences: PartlyFilled, model: MaskedModel) -> Bool[Tensor, "n vocabulary"]:
         """Look the place up."""
@@ -287,24 +297,21 @@ class AllowedTokens(Constraint):
         fine = table[place.expand(known.shape), known.clamp(min=0)]
         return (fine | (known < 0)).all(1)
 
-    @property
-    def violation(self) -> str:
-        """A token is another."""
-        return f"holds a token that is not allowed at its position ({self})"
-
     def check(self, model: MaskedModel, sequences: PartlyFilled, resizable: bool) -> None:
         """Refuse changing lengths, positions that do not exist, and positions without a token."""
-        if resizable:
-            raise InputError(
-                "allowed tokens are those of fixed positions, which moves that change the length "
-                "shift: drop insert-delete and resize, or --allow."
-            )
         shortest = int(sequences.lengths.min())
-        if self.last > shortest:
-            raise InputError(
+        refuse(
+            (
+                resizable,
+                "allowed tokens are those of fixed positions, which moves that change the length "
+                "shift: drop insert-delete and resize, or --allow.",
+            ),
+            (
+                self.last > shortest,
                 f"tokens are allowed at position {self.last}, but a sequence has {shortest} "
-                "tokens: use a larger --length, or other positions."
-            )
+                "tokens: use a larger --length, or other positions.",
+            ),
+        )
         empty = (~(_table(model, self) & ~model.forbidden).any(1)).nonzero().flatten()
         if empty.numel():
             raise InputError(f"no token is allowed at position {int(empty[0]) + 1}: {self}.")
@@ -361,16 +368,22 @@ class _Closeness(Constraint):
     count: int
 
     def __post_init__(self) -> None:
-        if not isinstance(self.count, int) or self.count < 0:
-            raise InputError(f"the changes are limited to 0 or more, not {self.count}.")
+        refuse(
+            (
+                not isinstance(self.count, int) or self.count < 0,
+                f"the changes are limited to 0 or more, not {self.count}.",
+            ),
+        )
 
     def check(self, model: MaskedModel, sequences: PartlyFilled, resizable: bool) -> None:
         """Refuse chains that start from no text."""
-        if not sequences.reference.shape[1]:
-            raise InputError(
+        refuse(
+            (
+                not sequences.reference.shape[1],
                 "a limit on changes counts those to the text that a chain starts from: give one "
-                "with --start-text, or drop --max-changes."
-            )
+                "with --start-text, or drop --max-changes.",
+            ),
+        )
 
     def _only(
         self, allowed: Bool[Tensor, "n reference"], sequences: PartlyFilled, model: MaskedModel
@@ -399,19 +412,16 @@ class MaxChanges(_Closeness):
         as_long = (sequences.reference >= 0).sum(1) == sequences.lengths
         return (self._changes(sequences) <= self.count) & as_long
 
-    @property
-    def violation(self) -> str:
-        """It is another text."""
-        return f"differs from its text in more than {self.count} tokens"
-
     def check(self, model: MaskedModel, sequences: PartlyFilled, resizable: bool) -> None:
         """Refuse changing lengths."""
         super().check(model, sequences, resizable)
-        if resizable:
-            raise InputError(
+        refuse(
+            (
+                resizable,
                 "MaxChanges counts positions, which moves that change the length shift: use "
-                "MaxEdits."
-            )
+                "MaxEdits.",
+            ),
+        )
 
     def _changes(self, sequences: PartlyFilled) -> Int[Tensor, " n"]:
         known, reference = sequences.known, sequences.reference
@@ -444,11 +454,6 @@ class MaxEdits(_Closeness):
     def possible(self, sequences: PartlyFilled, model: MaskedModel) -> Bool[Tensor, " n"]:
         """Return whether the distance can be small enough."""
         return self._after(sequences)[:, 0, 0] <= self.count
-
-    @property
-    def violation(self) -> str:
-        """It is another text."""
-        return f"is more than {self.count} edits away from its text"
 
     def _before(self, sequences: PartlyFilled) -> Int[Tensor, "n places reference"]:
         """Return the distance of the first i tokens from the first j of the text."""

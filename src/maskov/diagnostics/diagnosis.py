@@ -65,36 +65,35 @@ def summarise(manifest: Manifest, traces: Traces) -> Summary:
     kept = kept_epochs(manifest, traces)
     done, epochs, until = kept.stop, manifest.epochs, manifest.config.until
     steps = traces["steps"]
-    notes = list(manifest.notes)
-    if done < epochs:
-        most = "" if until is None else "at most "
-        unit = "points of the path" if manifest.particles else "epochs"
-        notes.append(f"the run is not finished: {done} of {most}{epochs} {unit}")
-    elif manifest.stopped_at is not None and until is not None:
-        judged = "energy and token statistic" if "tokens" in traces else "energy"
-        notes.append(
-            f"stopped at epoch {epochs}: nested R-hat below its limit and {until.effective} "
-            f"effective draws of every {judged}"
-        )
-    elif until is not None:
-        notes.append(f"the limit of {epochs} epochs was reached before the chains had converged")
+    most, needed = ("", 0) if until is None else ("at most ", until.effective)
+    unit = "points of the path" if manifest.particles else "epochs"
+    judged = "energy and token statistic" if "tokens" in traces else "energy"
+    lengths = traces["lengths"][kept]
+    several = bool((lengths != lengths[:1, :1]).any())
+    ended, early = until is not None and done >= epochs, manifest.stopped_at is not None
+    notes = {
+        f"the run is not finished: {done} of {most}{epochs} {unit}": done < epochs,
+        f"stopped at epoch {epochs}: nested R-hat below its limit and {needed} effective draws of "
+        f"every {judged}": ended and early,
+        f"the limit of {epochs} epochs was reached before the chains had converged": (
+            ended and not early
+        ),
+        "sequences have several lengths, and energies grow with the length: means are per "
+        "token in reports, and by length in `diagnose --json`": several,
+    }
     raw, norm = (
         mean_of_chains(traces[f"energy_{name}"][kept], manifest.particles)
         for name in ("raw", "norm")
     )
-    if several_lengths(traces, kept):
+    if several:
         raw = norm = (None, None)
-        notes.append(
-            "sequences have several lengths, and energies grow with the length: means are per "
-            "token in reports, and by length in `diagnose --json`"
-        )
     return Summary(
         signature=manifest.signature,
         model=manifest.config.model.name,
         kernel=manifest.kernel,
         energy=manifest.energy,
         leaves_invariant=manifest.leaves_invariant,
-        notes=notes,
+        notes=[*manifest.notes, *(note for note, holds in notes.items() if holds)],
         chains=manifest.chains,
         epochs=epochs,
         epochs_done=done,
@@ -109,12 +108,6 @@ def summarise(manifest: Manifest, traces: Traces) -> Summary:
         energy_norm_mean=norm[0],
         energy_norm_standard_error=norm[1],
     )
-
-
-def several_lengths(traces: Traces, kept: slice) -> bool:
-    """Whether the sequences of some epochs have more than one length."""
-    lengths = traces["lengths"][kept]
-    return bool((lengths != lengths[:1, :1]).any())
 
 
 def mean_of_chains(
@@ -237,8 +230,7 @@ class Diagnosis:
             statistics = self.tokens.statistics
             # One that is alone is the slowest.
             ends = zip(("slowest", "fastest"), statistics[:1] + statistics[1:][-1:], strict=False)
-            for which, one in ends:
-                rows.append(_row(f"{which}: {one.name}", one, Correlation()))
+            rows += [_row(f"{which}: {one.name}", one, Correlation()) for which, one in ends]
         return rows
 
 

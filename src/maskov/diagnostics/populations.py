@@ -181,45 +181,45 @@ class PopulationSummary:
     @property
     def problems(self) -> list[str]:
         """What speaks against these populations, each with what to try; empty if they agree."""
-        found = []
-        count = len(self.energy)
-        if count < LEAST_POPULATIONS:
-            found.append(
-                f"{count} {'population is' if count == 1 else 'populations are'} too few to "
-                f"compare those that moved longer with the others (at least {LEAST_POPULATIONS}): "
-                "use more --populations"
-            )
-        if count > 1 and not self.spread <= MOST_SPREAD:
-            found.append(
-                f"log Z differs by {self.spread:.2f} between populations (at most {MOST_SPREAD}): "
-                "use more --particles or --passes"
-            )
-        gain = self.gain
-        if gain.value + gain.error > MOST_GAIN:
-            # A gain that stands out says more than the spread; one in the noise says less.
-            found.insert(
-                0 if gain.value > gain.error else len(found),
-                f"populations that moved longer find {gain} more log Z (at most {MOST_GAIN}, "
-                "with the error): use more --passes",
-            )
-        if self.moves < self.positions:
+        count, gain = len(self.energy), self.gain
+        fewest, p_value = min(self.ancestors), self.disagreement
+        gains = gain.value + gain.error > MOST_GAIN
+        more = (
+            f"populations that moved longer find {gain} more log Z (at most {MOST_GAIN}, with the "
+            "error): use more --passes"
+        )
+        rules = [
             # Where even the longer ones hardly move, they find no more than the others.
-            found.insert(
-                0,
+            (
+                self.moves < self.positions,
                 f"particles made {self.moves} moves for {self.positions} positions (at least one "
                 "each): use more --passes",
-            )
-        if min(self.ancestors) < LEAST_ANCESTORS:
-            found.append(
-                f"a population descends from {min(self.ancestors)} of its {self.particles} first "
-                f"particles (at least {LEAST_ANCESTORS}): use more --particles or --passes"
-            )
-        if self.disagreement < LEVEL:
-            found.append(
-                f"mean energies differ between populations (p = {self.disagreement:.1g}): use more "
-                "--passes"
-            )
-        return found
+            ),
+            # A gain that stands out says more than the spread; one in the noise says less.
+            (gains and gain.value > gain.error, more),
+            (
+                count < LEAST_POPULATIONS,
+                f"{count} {'population is' if count == 1 else 'populations are'} too few to "
+                f"compare those that moved longer with the others (at least {LEAST_POPULATIONS}): "
+                "use more --populations",
+            ),
+            (
+                count > 1 and not self.spread <= MOST_SPREAD,
+                f"log Z differs by {self.spread:.2f} between populations (at most {MOST_SPREAD}): "
+                "use more --particles or --passes",
+            ),
+            (gains and not gain.value > gain.error, more),
+            (
+                fewest < LEAST_ANCESTORS,
+                f"a population descends from {fewest} of its {self.particles} first particles (at "
+                f"least {LEAST_ANCESTORS}): use more --particles or --passes",
+            ),
+            (
+                p_value < LEVEL,
+                f"mean energies differ between populations (p = {p_value:.1g}): use more --passes",
+            ),
+        ]
+        return [problem for holds, problem in rules if holds]
 
     @property
     def agree(self) -> bool:

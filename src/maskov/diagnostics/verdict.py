@@ -5,7 +5,7 @@ apart, so that a run that should be longer does not look like a wrong one.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -77,33 +77,27 @@ def judge(
     energies: Mapping[str, EnergyFigures],
     statistics: Sequence[TokenStatistic] = (),
 ) -> Verdict:
-    """Return the verdict; the first obstacle to convergence is the reason."""
-    return next(_verdicts(manifest, energies, statistics))
+    """Return the verdict.
 
-
-def _verdicts(
-    manifest: Manifest,
-    energies: Mapping[str, EnergyFigures],
-    statistics: Sequence[TokenStatistic],
-) -> Iterator[Verdict]:
-    """Yield what holds of a run, the most important first: kind of rule, numbers, convergence."""
+    The first obstacle is the reason, in this order: the kind of rule, numbers, convergence.
+    """
     name, schedule = manifest.kernel, manifest.schedule
     if name == "draws":
-        yield Verdict("independent draws", "each sample was drawn by itself from the energy", 1.0)
+        return Verdict("independent draws", "each sample was drawn by itself from the energy", 1.0)
     if not manifest.leaves_invariant:
         if name == "mh" and not replace(schedule, force_accept=0).fixed_target():
-            yield Verdict(
+            return Verdict(
                 "annealed",
                 "the temperature changes after burn-in, so there is no fixed target",
                 advice="a fixed --target-temperature, or --burn-in until it is at its floor",
             )
         if name == "mh" and schedule.force_accept > schedule.burn_in:
-            yield Verdict(
+            return Verdict(
                 "forced",
                 "acceptance is forced after burn-in, so there is no target",
                 advice=f"--burn-in {schedule.force_accept} or more",
             )
-        yield Verdict(
+        return Verdict(
             "no target",
             f"{'degenerate Gibbs' if name == 'gibbs' else name} leaves no target invariant: these "
             "numbers describe the chain, not a target",
@@ -114,7 +108,7 @@ def _verdicts(
     if draws < MIN_DRAWS:
         # A longer run may burn in for longer.
         enough = max(2 * schedule.epochs, max(schedule.burn_in, BURN_IN) + MIN_DRAWS)
-        yield Verdict(
+        return Verdict(
             "too short to tell",
             f"{draws} traced epochs after burn-in (at least {MIN_DRAWS} are needed)",
             advice=_epochs(manifest, enough),
@@ -123,34 +117,34 @@ def _verdicts(
         constant, groups = energy.constant_groups, len(energy.groups)
         if constant:
             where = "" if constant == groups else f" in {constant} of {groups} groups of chains"
-            yield Verdict("constant", f"{name} never moved{where}", None, _other_moves(manifest))
+            return Verdict("constant", f"{name} never moved{where}", None, _other_moves(manifest))
     for name, energy in energies.items():
         if energy.ess_bulk is None:
             reason = f"{name} has too few distinct values for an effective size"
-            yield Verdict(
+            return Verdict(
                 "not judged", reason, advice=_epochs(manifest, schedule.burn_in + 2 * kept)
             )
     if all(energy.r_hat is None for energy in energies.values()):
         more = f"--chains {max(_CHAINS, 2 * manifest.chains)}"
         if manifest.chains == 1:
-            yield Verdict("one chain", "R-hat compares chains; run several", advice=more)
+            return Verdict("one chain", "R-hat compares chains; run several", advice=more)
         reason = "no two chains have the same length and template; run several of each"
-        yield Verdict("single chains", reason, advice=more)
+        return Verdict("single chains", reason, advice=more)
     numbers = measured(manifest, energies, statistics)
     of_worst, worst, _ = max(numbers, key=lambda one: one[1].above)
     of_least, least, needed = min(numbers, key=lambda one: one[1].ess / one[2])
     r_hat = f"nested R-hat {shown(worst.r_hat, '.3f')} of {of_worst}"
     few = f"{least.ess:.0f} effective draws of {of_least}"
     if worst.above < 0 and least.ess >= needed:
-        yield Verdict("converged", f"{r_hat} at most, {few} at least", 1.0)
+        return Verdict("converged", f"{r_hat} at most, {few} at least", 1.0)
     reason = f"{few} (at least {needed:.0f} are needed)"
     if worst.above >= 0:
         reason = f"{r_hat} (below {shown(worst.r_hat_limit, '.3f')} is needed)"
     factor = max(times_longer(one.r_hat, one.ess, needed) for _, one, needed in numbers)
     if factor > MAX_FACTOR:
-        yield Verdict("not converged", reason, None, _other_moves(manifest))
+        return Verdict("not converged", reason, None, _other_moves(manifest))
     longer = schedule.burn_in + math.ceil(factor * kept)
-    yield Verdict("not converged", reason, factor, _epochs(manifest, longer))
+    return Verdict("not converged", reason, factor, _epochs(manifest, longer))
 
 
 def measured(

@@ -35,6 +35,11 @@ class UnsupportedError(Exception):
     """The network has a part that is not described here."""
 
 
+def _refuse(wrong: object, what: str) -> None:
+    if wrong:
+        raise UnsupportedError(what)
+
+
 # What incomplete and odd settings raise.
 UNSUPPORTED = (UnsupportedError, AttributeError, TypeError, ValueError, KeyError, IndexError)
 
@@ -209,22 +214,21 @@ def describe_head(config: Config, weights: Weights) -> LMHead:
 
 def describe(config: Config, weights: Weights) -> EncoderNetwork:
     """Return the encoder of a masked LM, or raise one of `UNSUPPORTED`."""
-    if config.get("is_decoder") or config.get("add_cross_attention"):
-        raise UnsupportedError("a decoder")
-    if config.get("position_embedding_type") not in (None, "absolute"):
-        raise UnsupportedError("relative positions")
+    _refuse(config.get("is_decoder") or config.get("add_cross_attention"), "a decoder")
+    _refuse(config.get("position_embedding_type") not in (None, "absolute"), "relative positions")
     kind = config["model_type"]
     described = (_modernbert if kind == "modernbert" else _post_norm)(config, weights)
-    if not described.blocks or config[FAMILIES[kind].width] % described.heads:
-        raise UnsupportedError("no layers, or heads of several widths")
+    _refuse(
+        not described.blocks or config[FAMILIES[kind].width] % described.heads,
+        "no layers, or heads of several widths",
+    )
     return described
 
 
 def _post_norm(config: Config, weights: Weights) -> EncoderNetwork:
     """Describe BERT and its variants, whose norms follow each sum."""
     family = FAMILIES[config["model_type"]]
-    if not family.layer:
-        raise UnsupportedError("other layers")
+    _refuse(not family.layer, "other layers")
     width: int = config[family.width]
     eps = family.epsilon(config)
     count, inside, heads, activation = (config[name] for name in family.sizes)
@@ -253,8 +257,7 @@ def _post_norm(config: Config, weights: Weights) -> EncoderNetwork:
 def _modernbert(config: Config, weights: Weights) -> EncoderNetwork:
     width, inside = config["hidden_size"], config["intermediate_size"]
     kinds, eps, bias = config["layer_types"], config["norm_eps"], config["norm_bias"]
-    if len(kinds) != config["num_hidden_layers"]:
-        raise UnsupportedError("layers of no kind")
+    _refuse(len(kinds) != config["num_hidden_layers"], "layers of no kind")
     tokens = weights.take("model.embeddings.tok_embeddings.weight", config["vocab_size"], width)
     rotary = {kind: _rotary(config, kind, tokens.device) for kind in set(kinds)}
     layers = [f"model.layers.{number}" for number in range(len(kinds))]
@@ -302,11 +305,12 @@ def _learned(config: Config, weights: Weights) -> Embedding:
 def _rotary(config: Config, kind: str, device: torch.device) -> Rotary:
     """Tabulate the angles as Hugging Face computes them: in float32, from frequencies."""
     settings = config["rope_parameters"][kind]
-    if settings.keys() != {"rope_type", "rope_theta"} or settings["rope_type"] != "default":
-        raise UnsupportedError("scaled positions")
+    _refuse(
+        settings.keys() != {"rope_type", "rope_theta"} or settings["rope_type"] != "default",
+        "scaled positions",
+    )
     size = config["hidden_size"] // config["num_attention_heads"]
-    if config.get("head_dim") not in (None, size):
-        raise UnsupportedError("heads of another width")
+    _refuse(config.get("head_dim") not in (None, size), "heads of another width")
     part = torch.arange(0, size, 2, dtype=torch.float) / size
     frequency = (1.0 / settings["rope_theta"] ** part).to(device)
     place = torch.arange(config["max_position_embeddings"], device=device)

@@ -17,7 +17,6 @@ from maskov.encoders.blocks import (
     Embedding,
     FeedForward,
     LayerNorm,
-    Memory,
     Packed,
     Reading,
     TokenLayout,
@@ -60,14 +59,8 @@ class PackedPlan:
         return self._buffer
 
 
-@dataclass(frozen=True)
-class PackedReading:
-    """A reading with the first key and the number of keys of every pass."""
-
-    memory: Memory
-    first: Int[Tensor, " passes"]
-    count: Int[Tensor, " passes"]
-    longest: int
+# A reading with the first key and the number of keys of every pass.
+PackedReading = tuple[Reading, Int[Tensor, " passes"], Int[Tensor, " passes"]]
 
 
 def plan(layout: TokenLayout, tokens: int, device: torch.device) -> PackedPlan:
@@ -81,9 +74,7 @@ def plan(layout: TokenLayout, tokens: int, device: torch.device) -> PackedPlan:
 
 def read_plan(reading: Reading) -> PackedReading:
     """Look up where the keys of every pass lie."""
-    memory = reading.memory
-    first, count = memory.starts[reading.text], memory.sizes[reading.text]
-    return PackedReading(memory, first, count, reading.longest)
+    return reading, reading.memory.starts[reading.text], reading.memory.sizes[reading.text]
 
 
 def embed(
@@ -179,30 +170,30 @@ def cross(
     q: Float[Tensor, "tokens width"], layer: int, heads: int, plan: PackedPlan, read: PackedReading
 ) -> Float[Tensor, "tokens width"]:
     """Attend from every token to the source of its sequence."""
-    layout, width = plan.layout, q.shape[1]
+    (reading, first, count), layout, width = read, plan.layout, q.shape[1]
     dim = width // heads
     out = plan.buffer(q, width)
     queries = default_tiles(layout.longest, dim, q.dtype)
-    keys = default_tiles(read.longest, dim, q.dtype)
+    keys = default_tiles(reading.longest, dim, q.dtype)
     grid = ((len(layout.starts) - 1) * heads, -(-layout.longest // queries.queries))
     if grid[0]:
         kernels.cross_attention[grid](
             q,
-            read.memory.layers[layer],
+            reading.memory.layers[layer],
             out,
             layout.starts,
-            read.first,
-            read.count,
+            first,
+            count,
             _scale(dim),
             HEADS=heads,
             DIM=dim,
             DIM_TILE=max(_power(dim), 16),
             QUERIES=queries.queries,
             KEYS=keys.keys,
-            ONE_BLOCK=read.longest <= keys.keys,
+            ONE_BLOCK=reading.longest <= keys.keys,
             PRECISION=_precision(),
             num_warps=max(queries.warps, keys.warps),
-            num_stages=1 if read.longest <= keys.keys else 2,
+            num_stages=1 if reading.longest <= keys.keys else 2,
         )
     return out
 

@@ -40,13 +40,10 @@ class PaddedPlan:
     keys: Bool[Tensor, "passes 1 1 longest"] | None = None
 
 
-@dataclass(frozen=True)
-class PaddedReading:
-    """A reading prepared for attention: where each pass's keys lie; no mask if all are real."""
-
-    memory: Memory
-    block: Int[Tensor, "passes longest"]
-    keys: Bool[Tensor, "passes 1 1 longest"] | None
+# The memory that passes read, where the keys of each lie, and a mask unless all are real.
+PaddedReading = tuple[
+    Memory, Int[Tensor, "passes longest"], Bool[Tensor, "passes 1 1 longest"] | None
+]
 
 
 def plan(layout: TokenLayout, tokens: int, device: torch.device) -> PaddedPlan:
@@ -75,9 +72,8 @@ def read_plan(reading: Reading) -> PaddedReading:
     place = torch.arange(reading.longest, device=device)
     inside = place < sizes[:, None]
     block = torch.where(inside, memory.starts[text][:, None] + place, 0)
-    if device.type == "cpu" and bool(inside.all()):
-        return PaddedReading(memory, block, None)
-    return PaddedReading(memory, block, inside[:, None, None])
+    unmasked = device.type == "cpu" and bool(inside.all())
+    return memory, block, None if unmasked else inside[:, None, None]
 
 
 def embed(
@@ -142,9 +138,10 @@ def cross(
 ) -> Float[Tensor, "tokens width"]:
     """Attend from every token to the source of its sequence."""
     queries = _padded(q, plan).view(plan.count, plan.width, heads, -1).transpose(1, 2)
-    wide = read.memory.layers[layer][read.block]
-    k, v = wide.view(*read.block.shape, 2, heads, -1).permute(2, 0, 3, 1, 4).unbind()
-    out = F.scaled_dot_product_attention(queries, k, v, attn_mask=read.keys)
+    memory, block, keys = read
+    wide = memory.layers[layer][block].view(*block.shape, 2, heads, -1)
+    k, v = wide.permute(2, 0, 3, 1, 4).unbind()
+    out = F.scaled_dot_product_attention(queries, k, v, attn_mask=keys)
     out = out.transpose(1, 2).reshape(plan.count * plan.width, -1)
     return out if plan.back is None else out.index_select(0, plan.back)
 

@@ -20,11 +20,11 @@ from typing import ClassVar
 
 import torch
 
-from maskov.errors import InputError, MaskovError, TooLongError
+from maskov.errors import InputError, MaskovError, TooLongError, refuse
 from maskov.models.base import MaskedModel
-from maskov.models.scorer import Scorer, is_out_of_memory
+from maskov.models.scorer import is_out_of_memory
 from maskov.parts import is_built_in, part_text
-from maskov.types import Bool, Float, Int, Sequences, Tensor
+from maskov.types import Float, Int, Sequences, Tensor
 
 # What may stand for an energy: numbers for texts.
 TextFunction = Callable[[list[str]], Sequence[float]]
@@ -165,8 +165,12 @@ class MaskedEnergy(Energy):
     normalised: ClassVar[bool]
 
     def __post_init__(self) -> None:
-        if self.groups is not None and (type(self.groups) is not int or self.groups < 1):
-            raise InputError(f"an energy has 1 group of positions or more, not {self.groups}.")
+        refuse(
+            (
+                self.groups is not None and (type(self.groups) is not int or self.groups < 1),
+                f"an energy has 1 group of positions or more, not {self.groups}.",
+            ),
+        )
 
     def terms(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, "n length"]:
         """Return the term of each position, zero at padding."""
@@ -234,31 +238,6 @@ class Evaluation:
     passes: Int[Tensor, " n"]
 
 
-class CachedEnergy(Energy):
-    """An energy with its own passes, of which it remembers some numbers for each sequence.
-
-    With those of a sequence, the energy of one that differs at a few positions costs less.
-    """
-
-    @abstractmethod
-    def cells(self, width: int) -> int:
-        """Return how many numbers it remembers of a sequence that is padded to a width."""
-
-    @abstractmethod
-    def evaluate(
-        self,
-        scorer: Scorer,
-        sequences: Sequences,
-        known: Float[Tensor, "n cells"] | None = None,
-        changed: Bool[Tensor, "n length"] | None = None,
-    ) -> Evaluation:
-        """Evaluate sequences that differ where they `changed` from those with the `known` cells."""
-
-    def __call__(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
-        """Return the energy of each sequence, from nothing."""
-        return self.evaluate(Scorer(model), sequences).value
-
-
 @dataclass(frozen=True)
 class Sum(Energy):
     """A weighted sum of energies."""
@@ -266,8 +245,12 @@ class Sum(Energy):
     weighted: tuple[tuple[float, Energy], ...]
 
     def __post_init__(self) -> None:
-        if not all(math.isfinite(weight) for weight, _ in self.weighted):
-            raise InputError("the weights of a sum of energies must be finite numbers.")
+        refuse(
+            (
+                not all(math.isfinite(weight) for weight, _ in self.weighted),
+                "the weights of a sum of energies must be finite numbers.",
+            ),
+        )
         masked = {part.groups: part for _, part in self.parts if isinstance(part, MaskedEnergy)}
         object.__setattr__(self, "compares", any(part.compares for _, part in self.parts))
         if len(masked) > 1:

@@ -29,7 +29,7 @@ from torch.nn.utils.rnn import pad_sequence
 from maskov.constraints.kinds import next_row
 from maskov.energies.base import Energy, Sum, contents
 from maskov.energies.networks import references
-from maskov.errors import InputError
+from maskov.errors import InputError, refuse
 from maskov.models.base import MaskedModel
 from maskov.models.conditional import ConditionalModel
 from maskov.parts import written
@@ -51,8 +51,14 @@ class LengthPrior(Energy):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "log_weights", tuple(map(float, self.log_weights)))
-        if self.first < 1 or not self.log_weights or not all(map(math.isfinite, self.log_weights)):
-            raise InputError("a length prior has a finite log-weight for each length from 1.")
+        refuse(
+            (
+                self.first < 1
+                or not self.log_weights
+                or not all(map(math.isfinite, self.log_weights)),
+                "a length prior has a finite log-weight for each length from 1.",
+            ),
+        )
 
     def __call__(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
         """Look the weights up."""
@@ -75,8 +81,12 @@ class Length(Energy):
 
     def __post_init__(self) -> None:
         numbers = (self.mean, self.sd)
-        if not all(type(one) in (int, float) and 0 < one < math.inf for one in numbers):
-            raise InputError("length takes numbers above 0, as in length(12, sd=2).")
+        refuse(
+            (
+                not all(type(one) in (int, float) and 0 < one < math.inf for one in numbers),
+                "length takes numbers above 0, as in length(12, sd=2).",
+            ),
+        )
 
     def __call__(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
         """Compare the lengths."""
@@ -128,13 +138,17 @@ def parse_table(given: str | Mapping[int, float]) -> LengthPrior:
         weights = {int(key): float(weight) for key, weight in pairs}
     except (TypeError, ValueError):
         weights = {}
-    if not weights:
-        raise InputError(
+    refuse(
+        (
+            not weights,
             f"the length prior '{given}' is not valid: use none, flat, or weights such as "
-            "8:1,12:4,16:1."
-        )
-    if any(not (0 < weight < math.inf) for weight in weights.values()):
-        raise InputError("the weights of lengths must be above 0.")
+            "8:1,12:4,16:1.",
+        ),
+        (
+            any(not (0 < weight < math.inf) for weight in weights.values()),
+            "the weights of lengths must be above 0.",
+        ),
+    )
     known = sorted(weights)
     table = []
     for length in range(known[0], known[-1] + 1):
@@ -155,8 +169,12 @@ class Distance(Energy):
     compares = True
 
     def __post_init__(self) -> None:
-        if self.unit not in UNITS:
-            raise InputError(f"changes are counted in tokens or words, not in '{self.unit}'.")
+        refuse(
+            (
+                self.unit not in UNITS,
+                f"changes are counted in tokens or words, not in '{self.unit}'.",
+            ),
+        )
 
     def _pairs(self, model: MaskedModel, sequences: Sequences) -> tuple[Sequences, Sequences]:
         """Return the sequences and what they are compared with, both in the unit that counts."""
@@ -304,8 +322,12 @@ class Matches(Faults):
     pattern: str
 
     def __post_init__(self) -> None:
-        if not isinstance(self.pattern, str):
-            raise InputError("matches takes a regular expression in quotes, as in matches('^the').")
+        refuse(
+            (
+                not isinstance(self.pattern, str),
+                "matches takes a regular expression in quotes, as in matches('^the').",
+            ),
+        )
         compiled(self.pattern)
 
     def count(self, text: str) -> int:
@@ -321,8 +343,12 @@ class Repeats(Faults):
     within: int = 4
 
     def __post_init__(self) -> None:
-        if type(self.within) is not int or self.within < 1:
-            raise InputError(f"repeats counts within 1 word or more, not {self.within}.")
+        refuse(
+            (
+                type(self.within) is not int or self.within < 1,
+                f"repeats counts within 1 word or more, not {self.within}.",
+            ),
+        )
 
     def count(self, text: str) -> int:
         """Count the words that repeat."""

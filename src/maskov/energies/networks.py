@@ -8,10 +8,9 @@ from functools import cached_property
 from typing import Any
 
 import torch
-from torch.nn.utils.rnn import pad_sequence
 
 from maskov.energies.base import Energy, contents
-from maskov.errors import InputError, ModelError, TooLongError
+from maskov.errors import InputError, ModelError, TooLongError, refuse
 from maskov.models.base import MaskedModel, coarse
 from maskov.models.checkpoint import LOADING, fingerprint, load_checkpoint
 from maskov.models.huggingface import HuggingFaceModel, capacity
@@ -26,7 +25,7 @@ from maskov.models.tokens import (
 from maskov.parts import quoted
 from maskov.random import Purpose, Rng
 from maskov.shipped import folder_of, source_of
-from maskov.types import Float, Int, Sequences, Tensor, inside
+from maskov.types import Float, Int, Sequences, Tensor, inside, padded
 
 
 @dataclass(frozen=True)
@@ -108,11 +107,7 @@ class NetworkEnergy(Energy):
             content = [[*before, *ids, *after] for ids in content]
         else:
             content = token_ids(self.tokenizer, [model.decode(ids) for ids in content], self.name)
-        rows = [torch.tensor(ids, dtype=torch.long) for ids in content]
-        padding = int(self.tokenizer.pad_token_id or 0)
-        tokens = pad_sequence(rows, batch_first=True, padding_value=padding)
-        lengths = torch.tensor([len(row) for row in rows])
-        return Sequences(tokens.to(self._device), lengths.to(self._device))
+        return padded(content, int(self.tokenizer.pad_token_id or 0), self._device)
 
     def run(self, encoded: Sequences, read: Callable[[Any, Tensor], Tensor]) -> Tensor:
         """Run sequences through the network, equal ones once.
@@ -188,16 +183,17 @@ class Classifier(NetworkEnergy):
     @cached_property
     def _index(self) -> int:
         """The number of the label."""
-        if isinstance(self.label, int):
-            if not 0 <= self.label < len(self._labels):
-                raise InputError(f"'{self.name}' has labels 0 to {len(self._labels) - 1}.")
-            return self.label
         names = [name.lower() for name in self._labels]
-        if self.label.lower() not in names:
+        if isinstance(self.label, int):
+            place = self.label
+        else:
+            place = next((n for n, name in enumerate(names) if name == self.label.lower()), -1)
+        if not 0 <= place < len(names):
             raise InputError(
-                f"'{self.name}' has no label '{self.label}'; it has {', '.join(self._labels)}."
+                f"'{self.name}' has no label '{self.label}'; it has {', '.join(self._labels)}, "
+                f"which are numbered from 0 to {len(names) - 1}."
             )
-        return names.index(self.label.lower())
+        return place
 
     def __call__(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
         """Classify the sequences."""
@@ -271,8 +267,12 @@ class Autoregressive(NetworkEnergy):
         budget: int | None = None,
         allow_download: bool = True,
     ) -> None:
-        if budget is not None and budget < 1:
-            raise InputError(f"a token budget must be at least 1, not {budget}.")
+        refuse(
+            (
+                budget is not None and budget < 1,
+                f"a token budget must be at least 1, not {budget}.",
+            ),
+        )
         super().__init__(name, Loading(device, trust_remote_code, allow_download, budget), dtype)
 
     @cached_property
@@ -306,9 +306,8 @@ class Autoregressive(NetworkEnergy):
             if not width:
                 return  # no tokens, nothing to ask
             chosen = rows.tolist()
-            read = [torch.tensor([start, *ids[index]]) for index in chosen]
             # Padding on the right is never seen from the left, so it needs no mask.
-            batch = pad_sequence(read, batch_first=True).to(self._device)
+            batch = padded([[start, *ids[index]] for index in chosen], 0, self._device).tokens
             with coarse(False):
                 scores = self.network(input_ids=batch[:, :-1]).logits
             picked = scores.gather(2, batch[:, 1:, None]).squeeze(2)

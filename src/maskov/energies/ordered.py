@@ -27,8 +27,8 @@ from dataclasses import dataclass, fields, replace
 import torch
 
 from maskov.constraints import Constraint
-from maskov.energies.base import CachedEnergy, Energy, Evaluation
-from maskov.errors import InputError
+from maskov.energies.base import Energy, Evaluation
+from maskov.errors import InputError, refuse
 from maskov.models.base import MaskedModel, Queries
 from maskov.models.scorer import Scorer
 from maskov.moves.base import MaskedConditional
@@ -44,16 +44,7 @@ _LATER = 2**30
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """Sequences that were drawn, the terms by which they were, and the passes that it took."""
-
-    tokens: Int[Tensor, "n length"]
-    cells: Float[Tensor, "n cells"] | None
-    passes: Int[Tensor, " n"]
-
-
-@dataclass(frozen=True)
-class Ordered(CachedEnergy):
+class Ordered(Energy):
     """−log p of a sequence whose places are revealed one after the other in a fixed order.
 
     `order` is random (which one follows from the `seed` and the length), left-to-right or
@@ -75,22 +66,43 @@ class Ordered(CachedEnergy):
         def whole(value: object, least: int) -> bool:
             return type(value) is int and value >= least
 
-        if self.order not in ORDERS:
-            raise InputError(f"the order '{self.order}' is unknown; use {', '.join(ORDERS)}.")
-        if self.rule not in (None, "confident"):
-            raise InputError(f"the rule '{self.rule}' is unknown; the only one is 'confident'.")
-        if not (whole(self.seed, 0) and whole(self.orders, 1) and self.orders <= MOST_ORDERS):
-            raise InputError(f"ordered takes a seed of 0 or more and 1 to {MOST_ORDERS} orders.")
-        if self.groups is not None and not whole(self.groups, 1):
-            raise InputError(f"an energy has 1 group of positions or more, not {self.groups}.")
-        if type(self.temperature) not in (int, float) or not 0 < self.temperature < math.inf:
-            raise InputError(f"the temperature must be above 0, not {self.temperature}.")
-        if self.rule is not None and (self.order != "random" or self.groups or self.orders > 1):
-            raise InputError("a rule chooses the order: drop the order, groups and orders.")
-        if self.orders > 1 and self.order != "random":
-            raise InputError("a mixture has random orders: drop the order, or orders.")
-        if self.constraints and self.groups:
-            raise InputError("constraints need one place after the other: drop the groups.")
+        refuse(
+            (
+                self.order not in ORDERS,
+                f"the order '{self.order}' is unknown; use {', '.join(ORDERS)}.",
+            ),
+            (
+                self.rule not in (None, "confident"),
+                f"the rule '{self.rule}' is unknown; the only one is 'confident'.",
+            ),
+            (
+                not (whole(self.seed, 0) and whole(self.orders, 1) and self.orders <= MOST_ORDERS),
+                f"ordered takes a seed of 0 or more and 1 to {MOST_ORDERS} orders.",
+            ),
+            (
+                self.groups is not None and not whole(self.groups, 1),
+                f"an energy has 1 group of positions or more, not {self.groups}.",
+            ),
+            (
+                type(self.temperature) not in (int, float) or not 0 < self.temperature < math.inf,
+                f"the temperature must be above 0, not {self.temperature}.",
+            ),
+        )
+        refuse(
+            (
+                self.rule is not None
+                and (self.order != "random" or self.groups or self.orders > 1),
+                "a rule chooses the order: drop the order, groups and orders.",
+            ),
+            (
+                self.orders > 1 and self.order != "random",
+                "a mixture has random orders: drop the order, or orders.",
+            ),
+            (
+                self.constraints and self.groups,
+                "constraints need one place after the other: drop the groups.",
+            ),
+        )
 
     @property
     def conditional(self) -> MaskedConditional:
@@ -98,8 +110,15 @@ class Ordered(CachedEnergy):
         return MaskedConditional(float(self.temperature), constraints=self.constraints)
 
     def cells(self, width: int) -> int:
-        """Count the terms of all orders; by a rule, the rank of each place, too."""
+        """Return how many numbers chains remember of a sequence that is padded to a width.
+
+        They are the terms of all orders; by a rule, the rank of each place, too.
+        """
         return width * (self.orders if self.rule is None else 2)
+
+    def __call__(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
+        """Return −log p of each sequence, from nothing."""
+        return self.evaluate(Scorer(model), sequences).value
 
     def evaluate(
         self,
@@ -134,8 +153,11 @@ class Ordered(CachedEnergy):
 
     def draw(
         self, scorer: Scorer, sequences: Sequences, chain: Tensor, step: Tensor, rng: Rng
-    ) -> Drawn:
-        """Draw every free place of some sequences, whatever stands there."""
+    ) -> tuple[Int[Tensor, "n length"], Float[Tensor, "n cells"] | None, Int[Tensor, " n"]]:
+        """Draw every free place of some sequences, whatever stands there.
+
+        Return the tokens, what `evaluate` would remember of them, if it is known, and the passes.
+        """
         scorer.forget()
         free = sequences.scored
         if self.rule is None:
@@ -150,18 +172,17 @@ class Ordered(CachedEnergy):
         tokens, passes = self._reveal(scorer, sequences, free, rank, terms, choose)
         if self.rule is not None:
             terms = torch.cat([terms, rank.double()], dim=1)
-        return Drawn(tokens, terms if self.orders == 1 else None, passes)
+        return tokens, terms if self.orders == 1 else None, passes
 
     def drawn(
         self, scorer: Scorer, sequences: Sequences, chain: Tensor, step: Tensor, rng: Rng
     ) -> tuple[Int[Tensor, "n length"], Evaluation]:
         """Draw every free place of some sequences; return also what the energy of the draws is."""
-        found = self.draw(scorer, sequences, chain, step, rng)
-        if found.cells is None:  # a mixture: the other orders are still to be asked
-            whole = self.evaluate(scorer, sequences.with_tokens(found.tokens))
-            return found.tokens, replace(whole, passes=whole.passes + found.passes)
-        value = found.cells[:, : found.tokens.shape[1]].sum(1)
-        return found.tokens, Evaluation(value, found.cells, found.passes)
+        tokens, cells, passes = self.draw(scorer, sequences, chain, step, rng)
+        if cells is None:  # a mixture: the other orders are still to be asked
+            whole = self.evaluate(scorer, sequences.with_tokens(tokens))
+            return tokens, replace(whole, passes=whole.passes + passes)
+        return tokens, Evaluation(cells[:, : tokens.shape[1]].sum(1), cells, passes)
 
     def _drawn_rank(self, sequences: Sequences, chain: Tensor, step: Tensor, rng: Rng) -> Tensor:
         """Return the order of each draw: of a mixture, one of its orders drawn at random."""

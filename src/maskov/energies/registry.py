@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import reduce
+from operator import add
 from typing import Any
 
 from maskov.energies.base import Energy, Norm, Raw, TextEnergy
@@ -27,7 +29,7 @@ from maskov.energies.counting import (
 from maskov.energies.networks import Autoregressive, Classifier, Loading, Similar
 from maskov.energies.ordered import Ordered
 from maskov.energies.other_models import AutoregressiveTranslation, OtherModel
-from maskov.errors import InputError
+from maskov.errors import InputError, refuse
 from maskov.models.checkpoint import translation_folder
 from maskov.parts import is_import_path, load_part, parse_call, split_outside
 
@@ -62,18 +64,14 @@ def parse_energy(
     `causal` is the model meant by a bare `autoregressive`; `loading` says how models are loaded.
     Parts named by an import path are imported only if they are trusted.
     """
-    total: Energy | None = None
     terms = _terms(text)
     if len(terms) > MOST_TERMS:
         raise InputError(f"an energy has at most {MOST_TERMS} terms, not {len(terms):,}.")
-    for term in terms:
-        weight, name = _weighted(term, text)
-        energy = _named(name, causal, text, loading or Loading(), trust_parts)
-        if weight is not None:
-            energy = weight * energy
-        total = energy if total is None else total + energy
-    assert total is not None
-    return total
+    parts = (
+        (weight, _named(name, causal, text, loading or Loading(), trust_parts))
+        for weight, name in (_weighted(term, text) for term in terms)
+    )
+    return reduce(add, (part if weight is None else weight * part for weight, part in parts))
 
 
 def weighted_terms(text: str) -> list[tuple[float, str]]:
@@ -153,12 +151,16 @@ def _masked(
     """Return E_raw or E_norm, of the model that proposes or of another one."""
     named = all(isinstance(one, str) for one in arguments) and len(arguments) < 2
     empty = "(" in term and not (arguments or options)
-    if not named or empty or options.keys() - {"groups"}:
-        raise InputError(
-            f"'{term.strip()}' is not an energy: write {name}, {name}(groups=4) or {name}(MODEL)."
-        )
-    if options and type(options["groups"]) is not int:
-        raise InputError(f"the groups of '{term.strip()}' must be a whole number.")
+    refuse(
+        (
+            not named or empty or options.keys() - {"groups"},
+            f"'{term.strip()}' is not an energy: write {name}, {name}(groups=4) or {name}(MODEL).",
+        ),
+        (
+            options and type(options["groups"]) is not int,
+            f"the groups of '{term.strip()}' must be a whole number.",
+        ),
+    )
     energy = _MASKED[name](**options)
     return OtherModel(energy, arguments[0], loading) if arguments else energy
 

@@ -16,12 +16,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 import torch
 
-from maskov.energies.base import CachedEnergy, Energy, MaskedEnergy
-from maskov.errors import InputError
+from maskov.energies.base import Energy, MaskedEnergy
+from maskov.energies.ordered import Ordered
+from maskov.errors import InputError, refuse
+from maskov.moves.base import ranked
 from maskov.types import Bool, Int, Tensor, inside
 
 # All masked passes of a sequence cost about this many, where stages are put in order.
@@ -43,13 +45,14 @@ class DelayedAcceptance:
         if isinstance(self.nearest, int):
             counts: tuple[int, ...] = (self.nearest,) if self.nearest else ()
             object.__setattr__(self, "nearest", counts)
-        if any(count < 1 for count in self.early) or any(
-            one >= next_ for one, next_ in pairwise(self.early)
-        ):
-            raise InputError(
+        refuse(
+            (
+                any(count < 1 for count in self.early)
+                or any(one >= next_ for one, next_ in pairwise(self.early)),
                 f"early tests score more and more of the nearest positions, as in 1,2,4, not "
-                f"{','.join(map(str, self.early))}."
-            )
+                f"{','.join(map(str, self.early))}.",
+            ),
+        )
 
     @property
     def early(self) -> tuple[int, ...]:
@@ -124,29 +127,21 @@ class AcceptanceStages:
             column += early
         return tuple(found)
 
-    def columns(self, width: int) -> int:
+    def columns(self, width: int, before: Ordered | None = None) -> int:
         """Return how many values a sequence of a width has.
 
-        There is one for each part and for each early stage of one, then what parts remember.
+        There is one for each part and for each early stage of one, then what parts remember; of
+        that, only what comes `before` one of them, if it is given.
         """
-        return self._plain + sum(part.cells(width) for part in self._cached)
+        every = [stage for part in self.others for stage in part.stages]
+        plain = len(self.energy.parts) + len(every) - len(self.others)
+        cached = (stage for stage in every if isinstance(stage, Ordered))
+        counted = takewhile(lambda one: one is not before, cached)
+        return plain + sum(one.cells(width) for one in counted)
 
-    @cached_property
-    def _plain(self) -> int:
-        return len(self.energy.parts) + sum(len(part.stages) - 1 for part in self.others)
-
-    @property
-    def _cached(self) -> list[CachedEnergy]:
-        every = (stage for part in self.others for stage in part.stages)
-        return [stage for stage in every if isinstance(stage, CachedEnergy)]
-
-    def memory(self, energy: CachedEnergy, width: int) -> slice:
+    def memory(self, energy: Ordered, width: int) -> slice:
         """Return the columns of what one of the parts remembers."""
-        begin = self._plain
-        for part in self._cached:
-            if part is energy:
-                break
-            begin += part.cells(width)
+        begin = self.columns(width, energy)
         return slice(begin, begin + energy.cells(width))
 
     @cached_property
@@ -157,8 +152,7 @@ class AcceptanceStages:
         if self.energy.needs_passes:
             increments += [(float(count), Stage(count)) for count in self.delayed.early]
             increments.append((_ALL_PASSES, Stage(None)))
-        for index, part in enumerate(self.others):
-            increments += [(stage.cost, index) for stage in part.stages]
+        increments += [(s.cost, place) for place, p in enumerate(self.others) for s in p.stages]
         increments.sort(key=lambda increment: increment[0])  # stable: a part's own order stays
         levels, masked, found = [0] * len(self.others), Stage(0), list[Stage]()
         added_before: Stage | int | None = None
@@ -264,13 +258,10 @@ def _nearest(
     count: int | None,
 ) -> Bool[Tensor, "n length"]:
     """Mark a window and `count` others, by how far each is from what is on its left and right."""
-    width = window.shape[1]
-    within = inside(lengths, width)
+    within = inside(lengths, window.shape[1])
     if count is None:
         return within
     # The window comes first; in a tie the one to the left of it.
-    key = torch.minimum(2 * left + 1, 2 * right).masked_fill(~within, 8 * width)
-    order = key.masked_fill(window, -1).argsort(dim=1, stable=True)
-    position = torch.arange(width, device=order.device).expand(order.shape)
-    rank = torch.empty_like(order).scatter(1, order, position)
-    return within & (rank < window.sum(1, keepdim=True) + count)
+    key = torch.minimum(2 * left + 1, 2 * right)
+    rank = ranked(key.masked_fill(window, -1).double(), within)
+    return rank < window.sum(1, keepdim=True) + count

@@ -1,11 +1,9 @@
 """Kernels: how a chain moves, and whether that leaves its target invariant."""
 
 from maskov.energies.stages import DelayedAcceptance
-from maskov.kernels.base import Kernel
-from maskov.kernels.compose import Mixture
-from maskov.kernels.draws import Draws, Redraw
+from maskov.kernels.base import Kernel, Mixture
 from maskov.kernels.metropolis import Gibbs, Metropolis, mask_predict
-from maskov.kernels.population import Population
+from maskov.kernels.population import Draws, Population, Redraw
 
 __all__ = [
     "DelayedAcceptance",

@@ -24,10 +24,11 @@ from functools import cached_property
 
 import torch
 
-from maskov.energies.base import CachedEnergy, Energy, MaskedEnergy, evaluated
+from maskov.energies.base import Energy, MaskedEnergy, evaluated
 from maskov.energies.counting import at_temperature
+from maskov.energies.ordered import Ordered
 from maskov.energies.stages import AcceptanceStages, DelayedAcceptance, Stage, near_all, near_window
-from maskov.errors import InputError
+from maskov.errors import InputError, refuse
 from maskov.kernels.base import Kernel, counted, log_ratio, with_tokens
 from maskov.models.scorer import Scorer
 from maskov.moves import LowestConfidence, MaskedConditional, Move, Site
@@ -60,11 +61,13 @@ class MoveKernel(Kernel):
         # The nearest class that says how to propose must say, too, that this keeps constraints.
         says = (vars(one) for one in type(self.move).__mro__)
         own = next(one for one in says if one.keys() & {"propose", "keeps_constraints"})
-        if self.conditional.constraints and not own.get("keeps_constraints", False):
-            raise InputError(
+        refuse(
+            (
+                self.conditional.constraints and not own.get("keeps_constraints", False),
                 f"the move '{type(self.move).__qualname__}' does not keep constraints: use site, "
-                "span, insert-delete or resize, or set its `keeps_constraints` if it does."
-            )
+                "span, insert-delete or resize, or set its `keeps_constraints` if it does.",
+            ),
+        )
 
     @property
     def conditional(self) -> MaskedConditional:  # type: ignore[override]
@@ -72,7 +75,7 @@ class MoveKernel(Kernel):
         return self.move.conditional
 
     @property
-    def reaches_everything(self) -> bool:
+    def reaches_everything(self) -> bool:  # type: ignore[override]
         """Whether the move does."""
         return self.move.reaches_everything
 
@@ -158,19 +161,21 @@ class Metropolis(MoveKernel):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.move.conditional.temperature == 0:
-            raise InputError(
+        refuse(
+            (
+                self.move.conditional.temperature == 0,
                 "a proposal temperature of 0 cannot be reversed, so 'mh' cannot use it; "
-                "use a positive one, or --kernel gibbs."
-            )
-        if not self.target_temperature > 0:
-            raise InputError(
-                f"the target temperature must be above 0, not {self.target_temperature}."
-            )
-        if self.delayed.early and not self.energy.needs_passes:
-            raise InputError(
-                f"the energy '{self.energy}' has no masked passes to test early: drop --delayed."
-            )
+                "use a positive one, or --kernel gibbs.",
+            ),
+            (
+                not self.target_temperature > 0,
+                f"the target temperature must be above 0, not {self.target_temperature}.",
+            ),
+            (
+                self.delayed.early and not self.energy.needs_passes,
+                f"the energy '{self.energy}' has no masked passes to test early: drop --delayed.",
+            ),
+        )
         if self.delayed.nearest is None:
             # Passes of single positions justify an early test; of groups there are few.
             alone = self.energy.needs_passes and self.energy.groups is None
@@ -237,7 +242,7 @@ class Metropolis(MoveKernel):
                 values[:, column] = part(scorer.model, sequences)
         for other in self.plan.others:
             for column, stage in zip(other.columns, other.stages, strict=True):
-                if isinstance(stage, CachedEnergy):
+                if isinstance(stage, Ordered):
                     found = stage.evaluate(scorer, sequences)
                     values[:, column] = found.value
                     values[:, self.plan.memory(stage, width)] = found.cells
@@ -396,7 +401,7 @@ class ProposalScores:
         self._scorer.forget()
         for part, column, energy in self._plan.new_evaluations(number):
             self.calls[index, part] += 1
-            if isinstance(energy, CachedEnergy):
+            if isinstance(energy, Ordered):
                 self._evaluate(energy, column, index)
                 continue
             # What an expert cannot read is impossible, whatever the sign of its weight.
@@ -412,7 +417,7 @@ class ProposalScores:
         known = self._plan.other_drop(stage, self._old[index], self.values[index])
         return self._masked_drop(stage, index) + known
 
-    def _evaluate(self, energy: CachedEnergy, column: int, index: Tensor) -> None:
+    def _evaluate(self, energy: Ordered, column: int, index: Tensor) -> None:
         """Evaluate an energy from what it remembers of the chains' own sequences."""
         proposal, memory = self._proposal, self._plan.memory(energy, self._proposal.tokens.shape[1])
         if proposal.evaluated is not None and energy.is_part(proposal.evaluated[0]):

@@ -1,7 +1,19 @@
-"""Populations (sequential Monte Carlo): many particles go from a known distribution to the target.
+"""Draws of an ordered energy: alone, as proposals, and as the first particles of populations.
 
-The first particles are independent draws of an ordered fill q (`maskov.energies.ordered`), whose
-probabilities are known. The path leads from it to the target along
+An ordered energy (`maskov.energies.ordered`) is −log q of a distribution that can be drawn from.
+`Draws` is the kernel whose target is q itself. `Redraw` is the move that proposes a draw, whatever
+stands there (an independence sampler):
+
+    q(x'|x) = q(x'),    q(x|x') = q(x).
+
+A chain forgets its sequence whenever it accepts. Where the target is q(x) exp(−λ E(x)) with a small
+λ, q cancels in the test, a good share is accepted, and chains of free sentences converge, which
+moves of a few places at a time do not. Far from q nearly every draw is rejected, and the other
+moves of a mixture have to do the work.
+
+Populations (sequential Monte Carlo): many particles go from a known distribution to the target.
+The first particles are independent draws of q, whose probabilities are known. The path leads from
+it to the target along
 
     π_b(x) ∝ q(x)^(1−b) · exp(−b E(x)/T),   0 = b_0 < b_1 < … < b_K = 1.
 
@@ -9,7 +21,7 @@ At each point the N particles are weighed by π_b_k / π_b_{k−1}, drawn again 
 weights (systematic resampling), and moved by a kernel that leaves π_b_k invariant. The weights are
 those of the particles before they are moved. As q is normalised, the product over the path of the
 mean weights is an unbiased estimate of Z = Σ_x exp(−E(x)/T), provided that the path does not look
-at the particles: a pilot population finds it and is discarded (`maskov.tuning.path`).
+at the particles: a pilot population finds it and is discarded (`maskov.tuning`).
 
 Populations with too few moves agree with each other and are wrong. So every second one makes
 several times as many: each is still unbiased, and what the longer ones find more is what the
@@ -31,14 +43,138 @@ import torch
 
 from maskov.energies.base import Sum
 from maskov.energies.ordered import Ordered
-from maskov.errors import InputError
-from maskov.kernels.base import Composite, Kernel, Target, leaves, taken, with_leaves
+from maskov.errors import InputError, refuse
+from maskov.kernels.base import (
+    Composite,
+    Kernel,
+    Target,
+    counted,
+    leaves,
+    taken,
+    with_leaves,
+    with_tokens,
+)
 from maskov.kernels.metropolis import Metropolis
 from maskov.models.scorer import Scorer
+from maskov.moves import MaskedConditional, Move
 from maskov.random import Purpose, Rng
-from maskov.types import Chains, Float, Int, Tensor
+from maskov.types import Chains, Float, Int, PartValues, Proposal, StepInfo, Tensor
 
 LEAST_PARTICLES = 2
+
+
+@dataclass(frozen=True)
+class Redraw(Move):
+    """Propose all free positions anew from the distribution `start`; an epoch is one draw."""
+
+    start: Ordered
+
+    keeps_constraints = True
+    local = False
+
+    @property
+    def conditional(self) -> MaskedConditional:  # type: ignore[override]
+        """That of each place of a draw."""
+        return self.start.conditional
+
+    def steps(self, chains: Chains) -> Int[Tensor, " chains"]:
+        """Return one step, in which all positions are drawn."""
+        return torch.ones_like(chains.step)
+
+    def propose(
+        self, chains: Chains, rows: Int[Tensor, " n"], scorer: Scorer, rng: Rng
+    ) -> Proposal:
+        """Draw a sequence for each chain."""
+        before = chains.sequences.rows(rows)
+        chain, step = chains.chain[rows], chains.step[rows]
+        tokens, found = self.start.drawn(scorer, before, chain, step, rng)
+        old, passes = self._old(chains, rows, scorer)
+        return Proposal(
+            rows=rows,
+            before=before.tokens,
+            tokens=tokens,
+            lengths=before.lengths,
+            masked=before.scored,
+            log_q_forward=-found.value,
+            log_q_reverse=-old,
+            passes=found.passes + passes,
+            evaluated=(self.start, found),
+        )
+
+    def _old(
+        self, chains: Chains, rows: Int[Tensor, " n"], scorer: Scorer
+    ) -> tuple[Float[Tensor, " n"], Int[Tensor, " n"]]:
+        """Return −log q of the current sequences, which a target with the same part knows."""
+        known = chains.part_values
+        if known is not None and known.of is not None:
+            for place, (_, part) in enumerate(known.of.parts):
+                if self.start.is_part(part):
+                    return known.values[rows, place], torch.zeros_like(rows)
+        found = self.start.evaluate(scorer, chains.sequences.rows(rows))
+        return found.value, found.passes
+
+    def __str__(self) -> str:
+        return f"draws of {self.start}"
+
+
+@dataclass(frozen=True)
+class Draws(Kernel):
+    """Independent draws of an ordered energy: each epoch draws every free position anew."""
+
+    energy: Ordered
+    fills_blanks = True
+    # Whatever stood there, the new sequence has the target's distribution.
+    leaves_invariant = True
+
+    def init(self, chains: Chains, scorer: Scorer) -> Chains:
+        """Keep nothing of the current tokens but their energy."""
+        return replace(chains, pass_cache=None)
+
+    def steps(self, chains: Chains) -> Int[Tensor, " chains"]:
+        """Return one step, in which all positions are drawn."""
+        return torch.ones_like(chains.step)
+
+    def step(
+        self, chains: Chains, rows: Int[Tensor, " n"], scorer: Scorer, rng: Rng
+    ) -> tuple[Chains, StepInfo]:
+        """Draw all free positions of the chosen chains."""
+        before = chains.sequences.rows(rows)
+        chain, step = chains.chain[rows], chains.step[rows]
+        tokens, found = self.energy.drawn(scorer, before, chain, step, rng)
+        value, unknown = found.value, torch.full_like(found.value, torch.nan)
+        proposal = Proposal(
+            rows=rows,
+            before=before.tokens,
+            tokens=tokens,
+            lengths=before.lengths,
+            masked=before.scored,
+            log_q_forward=-value,
+            log_q_reverse=unknown,
+            passes=found.passes,
+        )
+        everything = torch.ones_like(rows, dtype=torch.bool)
+        info = StepInfo(
+            proposal=proposal,
+            energy_old=unknown,
+            energy_new=value,
+            log_ratio=unknown[:, None],
+            uniform=unknown[:, None],
+            log_acceptance=torch.zeros_like(value),
+            accepted=everything,
+            passes=found.passes,
+            calls=torch.ones_like(rows)[:, None],
+        )
+        values = torch.cat([value[:, None], found.cells], dim=1)
+        whole = torch.zeros((len(chains.chain), values.shape[1]), dtype=torch.float64)
+        known = chains.part_values or PartValues(
+            self.energy, whole.to(values.device), whole[:, 0].to(values.device)
+        )
+        after = with_tokens(chains, proposal, everything)
+        known = known.put(rows, PartValues(self.energy, values, value))
+        return counted(replace(after, part_values=known), rows), info
+
+    def __str__(self) -> str:
+        return f"draws({self.energy})"
 
 
 @dataclass(frozen=True)
@@ -61,26 +197,29 @@ class Population(Composite):
     fills_blanks = True
 
     def __post_init__(self) -> None:
-        if self.kernel.target is None or not all(
-            isinstance(leaf, Metropolis) for leaf in leaves(self.kernel)
-        ):
-            raise InputError(
+        moved = all(isinstance(leaf, Metropolis) for leaf in leaves(self.kernel))
+        rises = all(one < other for one, other in pairwise((0.0, *self.path)))
+        whole = rises and all(map(math.isfinite, self.path)) and self.path[-1:] in ((), (1,))
+        refuse(
+            (
+                self.kernel.target is None or not moved,
                 f"'{self.kernel}' cannot move a population: that needs Metropolis-Hastings, or a "
-                "mixture of it, with one energy."
-            )
-        if self.particles < LEAST_PARTICLES:
-            raise InputError(f"a population has 2 particles or more, not {self.particles}.")
-        if self.moves < 1 or self.longer < 1:
-            raise InputError(
+                "mixture of it, with one energy.",
+            ),
+            (
+                self.particles < LEAST_PARTICLES,
+                f"a population has 2 particles or more, not {self.particles}.",
+            ),
+            (
+                self.moves < 1 or self.longer < 1,
                 f"particles make 1 move or more at each point, not {self.moves}, or {self.longer} "
-                "times as many."
-            )
+                "times as many.",
+            ),
+            (not whole, "a path has shares that rise from above 0 to 1, such as 0.2,0.5,1."),
+        )
         # Draws meet the constraints that moves keep.
         start = replace(self.start, constraints=self.kernel.conditional.constraints)
         object.__setattr__(self, "start", start)
-        rises = all(one < other for one, other in pairwise((0.0, *self.path)))
-        if self.path and not (rises and self.path[-1] == 1 and all(map(math.isfinite, self.path))):
-            raise InputError("a path has shares that rise from above 0 to 1, such as 0.2,0.5,1.")
 
     @property
     def target(self) -> Target | None:
@@ -128,10 +267,10 @@ class Population(Composite):
 
     def first(self, chains: Chains, scorer: Scorer, rng: Rng) -> Chains:
         """Draw the first particles, and number them."""
-        drawn = self.start.draw(scorer, chains.sequences, chains.chain, chains.step, rng)
+        tokens, *_ = self.start.draw(scorer, chains.sequences, chains.chain, chains.step, rng)
         number = torch.arange(len(chains.chain), device=chains.chain.device) % self.particles
         # Draws have used the random numbers of a step.
-        return replace(chains, tokens=drawn.tokens, ancestor=number, step=chains.step + 1).forget()
+        return replace(chains, tokens=tokens, ancestor=number, step=chains.step + 1).forget()
 
     def begin(self, chains: Chains, rng: Rng) -> Chains:
         """Weigh the particles, and draw them again in proportion to their weights."""

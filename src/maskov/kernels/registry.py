@@ -26,12 +26,10 @@ from maskov.energies.base import weighted
 from maskov.energies.networks import Loading
 from maskov.energies.ordered import Ordered
 from maskov.energies.stages import DelayedAcceptance
-from maskov.errors import InputError
-from maskov.kernels.base import Kernel
-from maskov.kernels.compose import Mixture
-from maskov.kernels.draws import Draws, Redraw
+from maskov.errors import InputError, refuse
+from maskov.kernels.base import Kernel, Mixture
 from maskov.kernels.metropolis import Gibbs, Metropolis, mask_predict
-from maskov.kernels.population import Population
+from maskov.kernels.population import Draws, Population, Redraw
 from maskov.moves import (
     INSERT_DELETE,
     WINDOWS,
@@ -317,10 +315,16 @@ def parse_moves(
                 move = _made(call, known[name], arguments, options)
             if fall := options.get("block_anneal"):
                 block = LinearSchedule(float(move.positions.block), fall, 1.0)
-        if not isinstance(move, Move):
-            raise InputError(f"'{entry}' is not a move: make it a subclass of Move.")
-        if not weight > 0:
-            raise InputError(f"the weight of the move '{entry}' must be above 0.")
+        refuse(
+            (
+                not isinstance(move, Move),
+                f"'{entry}' is not a move: make it a subclass of Move.",
+            ),
+            (
+                not weight > 0,
+                f"the weight of the move '{entry}' must be above 0.",
+            ),
+        )
         moves.append(move)
         weights.append(weight)
     return tuple(moves), tuple(weights), block

@@ -201,49 +201,36 @@ def adapted(model: MaskedModel, source: ModelSource, precision: str) -> MaskedMo
     return model
 
 
-class _Products:
-    """Who computes products now: torch has one flag for all threads of a process.
-
-    Coarse and exact passes of different threads take turns; those of one kind run at once.
-    """
-
-    def __init__(self) -> None:
-        # Whoever waits for the others to end holds the queue, so that nobody else begins.
-        self._queue, self._ended = Lock(), Condition()
-        self._users, self._coarse, self._before = 0, False, ""
-        self._mine = local()
-
-    def enter(self, coarse: bool) -> None:
-        depth = getattr(self._mine, "depth", 0)
-        if not depth:
-            with self._queue, self._ended:
-                self._ended.wait_for(lambda: not self._users or self._coarse == coarse)
-                if coarse and not self._users:
-                    self._before = torch.get_float32_matmul_precision()
-                    torch.set_float32_matmul_precision("high")
-                self._users, self._coarse = self._users + 1, coarse
-        self._mine.depth = depth + 1
-
-    def leave(self) -> None:
-        self._mine.depth -= 1
-        if self._mine.depth:
-            return
-        with self._ended:
-            self._users -= 1
-            if not self._users:
-                if self._coarse:
-                    torch.set_float32_matmul_precision(self._before)
-                self._ended.notify_all()
-
-
-_PRODUCTS = _Products()
+# Passes of the same kind of products run at once, those of the other kind wait for their end.
+# Whoever waits holds the queue, so that nobody else begins.
+_QUEUE, _ENDED = Lock(), Condition()
+# For each pass of either kind, coarse or not, the precision before one of them began.
+_RUNNING: dict[bool, list[str]] = {True: [], False: []}
+_MINE = local()
 
 
 @contextmanager
 def coarse(allowed: bool) -> Iterator[None]:
-    """Allow float32 matrix products to round their factors (TF32), if `allowed`."""
-    _PRODUCTS.enter(allowed)
+    """Allow float32 matrix products to round their factors (TF32), if `allowed`.
+
+    Torch has one flag for all threads of a process, so coarse and exact passes take turns. Within
+    passes of one kind nothing changes.
+    """
+    if getattr(_MINE, "inside", False):
+        yield
+        return
+    with _QUEUE, _ENDED:
+        _ENDED.wait_for(lambda: not _RUNNING[not allowed])
+        _RUNNING[allowed].append(torch.get_float32_matmul_precision())
+        if allowed:
+            torch.set_float32_matmul_precision("high")
+    _MINE.inside = True
     try:
         yield
     finally:
-        _PRODUCTS.leave()
+        _MINE.inside = False
+        with _ENDED:
+            before = _RUNNING[allowed].pop()  # of the first one, if this is the last
+            if allowed and not _RUNNING[allowed]:
+                torch.set_float32_matmul_precision(before)
+            _ENDED.notify_all()

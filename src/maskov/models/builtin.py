@@ -21,12 +21,12 @@ from typing import Any
 import torch
 
 from maskov.config import ModelSource
-from maskov.errors import InputError, ModelError
+from maskov.errors import InputError, ModelError, refuse
 from maskov.models.base import MaskedModel, Queries
 from maskov.models.huggingface import HuggingFaceModel
 from maskov.models.tokens import import_transformers
 from maskov.shipped import PACKAGES
-from maskov.types import Float, Int, Tensor
+from maskov.types import Float, Tensor
 
 
 class TabularModel(MaskedModel):
@@ -44,11 +44,13 @@ class TabularModel(MaskedModel):
         name: str = "tabular",
     ) -> None:
         length, size = scores.shape[0], len(tokens)
-        if tuple(scores.shape) != (length, *(size,) * length):
-            raise InputError(
+        refuse(
+            (
+                tuple(scores.shape) != (length, *(size,) * length),
                 f"a table for {length} positions and {size} tokens has the shape "
-                f"{(length, *(size,) * length)}, not {tuple(scores.shape)}."
-            )
+                f"{(length, *(size,) * length)}, not {tuple(scores.shape)}.",
+            ),
+        )
         self.name = name
         self.tokens = list(tokens)
         self.scores = scores.double()
@@ -59,13 +61,6 @@ class TabularModel(MaskedModel):
         self.dtype = torch.float64
         self.precision = "float64"
         self._answers = torch.stack([_averaged(table, i) for i, table in enumerate(self.scores)])
-
-    @classmethod
-    def from_conditionals(
-        cls, conditionals: Float[Tensor, "*table"], tokens: Sequence[str], name: str = "tabular"
-    ) -> TabularModel:
-        """Build from probabilities: `conditionals[i, x_1, ..., x_n]` is p(x_i | the others)."""
-        return cls(conditionals.double().log(), tokens, name=name)
 
     def hidden(self, queries: Queries) -> Float[Tensor, "masked hidden"]:
         """Look the scores up; they are their own hidden vectors."""
@@ -110,11 +105,6 @@ class TabularModel(MaskedModel):
         digest.update(self.scores.contiguous().numpy().tobytes())
         return digest.hexdigest()
 
-    def states(self) -> Int[Tensor, "states length"]:
-        """Return every sequence of allowed tokens."""
-        allowed = (~self.forbidden).nonzero().flatten()
-        return torch.cartesian_prod(*[allowed] * self.max_length).reshape(-1, self.max_length)
-
 
 def _averaged(table: Tensor, place: int) -> Tensor:
     """Add to every axis but `place` an entry for the mask: the average over that axis."""
@@ -134,9 +124,7 @@ def counterexample() -> TabularModel:
     # p(x_1 | x_2), indexed [x_1, x_2], and p(x_2 | x_1)
     first = torch.tensor([[0.99, 0.01], [0.01, 0.99]], dtype=torch.float64)
     second = torch.full_like(first, 0.5)
-    return TabularModel.from_conditionals(
-        torch.stack([first, second]), ["a", "b"], name="counterexample"
-    )
+    return TabularModel(torch.stack([first, second]).log(), ["a", "b"], name="counterexample")
 
 
 _WORDS = """

@@ -15,7 +15,7 @@ import torch
 
 from maskov.config import ModelSource
 from maskov.encoders import Encoder, LMHead, Memory, Reading
-from maskov.errors import InputError, ModelError
+from maskov.errors import InputError, ModelError, refuse
 from maskov.models.base import MaskedModel, coarse
 from maskov.models.network import TranslationNetwork, decoder_of
 from maskov.models.packed import PackedModel
@@ -143,12 +143,10 @@ class ConditionalModel(PackedModel):
                 f"'{self.name}' is a translation model: give sources with `maskov translate` or "
                 "`model.given(texts)`."
             )
-        if self._memory is None:
+        memory = self._memory
+        if memory is None:
             distinct, source = torch.unique(source, return_inverse=True)
-            sources = sources.only(distinct)
-            memory = self._memory_of(sources)
-        else:
-            memory = self._memory
+            memory = self._memory_of(sources.only(distinct))
         # A GPU does not wait to learn the longest of these sources.
         on_cpu = source.device.type == "cpu"
         longest = int(memory.sizes[source].max()) if on_cpu else sources.longest
@@ -195,19 +193,29 @@ def source_ids(
     Errors name them by `lines`, by default 1, 2, ...
     """
     numbers = lines or range(1, len(texts) + 1)
-    for text, line in zip(texts, numbers, strict=True):
-        if not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
-            raise InputError(f"line {line} is not UTF-8 text.")
+    refuse(
+        *(
+            (
+                not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text),
+                f"line {line} is not UTF-8 text.",
+            )
+            for text, line in zip(texts, numbers, strict=True)
+        )
+    )
     most, end = model.network.shape.longest, int(model.tokenizer.eos_token_id)
     encoded = token_ids(model.tokenizer, list(texts), model.name, add_special_tokens=False)
     for ids, line in zip(encoded, numbers, strict=True):
-        if not ids:
-            raise InputError(f"line {line} is empty; give at least one word.")
-        if len(ids) >= most:
-            raise InputError(
+        refuse(
+            (
+                not ids,
+                f"line {line} is empty; give at least one word.",
+            ),
+            (
+                len(ids) >= most,
                 f"line {line} has {len(ids)} tokens; '{model.name}' takes at most {most - 1}. "
-                "Split it into sentences."
-            )
+                "Split it into sentences.",
+            ),
+        )
     return [[*map(int, ids), end] for ids in encoded]
 
 

@@ -20,7 +20,7 @@ from torch import nn
 from maskov.config import ModelSource
 from maskov.encoders import Encoder, LMHead
 from maskov.encoders.families import UNSUPPORTED, Weights, describe_head
-from maskov.errors import InputError, ModelError
+from maskov.errors import InputError, ModelError, refuse
 from maskov.models.base import Queries, coarse
 from maskov.models.checkpoint import (
     DIFFUSION,
@@ -276,14 +276,19 @@ class HuggingFaceModel(PackedModel):
 
         The text conditions every pass; chains, energies and experts do not see it.
         """
-        if self.source.prefix:
-            raise InputError(f"'{self.name}' reads a prefix already: '{self.source.prefix}'.")
         ids = self.encode(text)
-        if not ids or bool(self.forbidden[torch.tensor(ids, device=self.device)].any()):
-            raise InputError(f"the prefix '{text}' has no words, or some that '{self.name}' lacks.")
         room = self.max_length - len(ids)
-        if room < self.min_length:
-            raise InputError(f"the prefix '{text}' leaves no room for a sequence.")
+        refuse(
+            (
+                self.source.prefix,
+                f"'{self.name}' reads a prefix already: '{self.source.prefix}'.",
+            ),
+            (
+                not ids or bool(self.forbidden[torch.tensor(ids, device=self.device)].any()),
+                f"the prefix '{text}' has no words, or some that '{self.name}' lacks.",
+            ),
+            (room < self.min_length, f"the prefix '{text}' leaves no room for a sequence."),
+        )
         added = torch.tensor(ids, device=self.device)
         frame = replace(self.frame, before=torch.cat([self.frame.before, added]))
         source = replace(self.source, prefix=text)
@@ -293,17 +298,21 @@ class HuggingFaceModel(PackedModel):
         """Return this model of proteins proposing more letters than the 20 amino acids: "XU"."""
         ids = sorted(self.only_given)
         names = [name.lstrip(MARKS) for name in self.token_strings(ids)]
-        if not names:
-            raise InputError(
-                f"'{self.name}' has no letters besides the 20 amino acids, or is not a model of "
-                "proteins: drop extra_letters."
-            )
         wanted = sorted(set(letters))
-        for one in wanted:
-            if one not in names:
-                raise InputError(
-                    f"'{one}' is not an extra letter of '{self.name}'; those are {''.join(names)}."
+        refuse(
+            (
+                not names,
+                f"'{self.name}' has no letters besides the 20 amino acids, or is not a model of "
+                "proteins: drop extra_letters.",
+            ),
+            *(
+                (
+                    one not in names,
+                    f"'{one}' is not an extra letter of '{self.name}'; those are {''.join(names)}.",
                 )
+                for one in wanted
+            ),
+        )
         chosen = [number for number, name in zip(ids, names, strict=True) if name in wanted]
         forbidden = self.forbidden.clone()
         forbidden[chosen] = False

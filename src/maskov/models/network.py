@@ -10,29 +10,22 @@ and a tokenizer; with `bpe_merges.txt` its words are split by these merges first
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import torch
 import torch.nn.functional as F
 from pydantic import Field, TypeAdapter, ValidationError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import nn
 
 from maskov.encoders import Encoder
 from maskov.encoders.blocks import Block, CrossAttention, Embedding, EncoderNetwork, FeedForward
 from maskov.encoders.families import Weights
 from maskov.errors import ModelError
-from maskov.models.checkpoint import ARCHITECTURE, check_files, read_config
-from maskov.models.tokens import (
-    MERGES_FILE,
-    BytePairTokenizer,
-    Merges,
-    PlainTokenizer,
-    import_transformers,
-    silence_transformers,
-)
+from maskov.models.checkpoint import ARCHITECTURE, check_files, load_tokenizer, read_config
+from maskov.models.tokens import MERGES_FILE, BytePairTokenizer, Merges
 from maskov.types import Bool, Float, Int, Tensor
 
 
@@ -342,18 +335,6 @@ def decoder_of(network: TranslationNetwork) -> Encoder:
     return Encoder(EncoderNetwork(embedding, start, blocks, shape.heads, shape.norm_first))
 
 
-def save_translation(
-    folder: Path, network: TranslationNetwork, tokenizer: Any, dtype: torch.dtype
-) -> None:
-    """Write a network and its tokenizer."""
-    folder.mkdir(parents=True, exist_ok=True)
-    weights = {name: value.to(dtype).contiguous() for name, value in network.state_dict().items()}
-    save_file({name: value.cpu() for name, value in weights.items()}, folder / "model.safetensors")
-    config = {"architecture": ARCHITECTURE, **asdict(network.shape)}
-    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-    tokenizer.save_pretrained(folder)
-
-
 def load_translation(
     folder: Path, device: torch.device, dtype: torch.dtype
 ) -> tuple[TranslationNetwork, Any]:
@@ -387,20 +368,16 @@ def load_translation(
         raise ModelError(f"{damaged}: its weights do not fit its config.json ({different}).")
     copies = {name: value.to(device, dtype, copy=True) for name, value in weights.items()}
     network.load_state_dict(copies, assign=True)
-    tokenizer = load_tokenizer(folder)
+    tokenizer = read_tokenizer(folder)
     if max(tokenizer.get_vocab().values(), default=0) >= network.shape.vocabulary:
         raise ModelError(f"the tokenizer of '{folder}' has more tokens than its network.")
     return network.eval().requires_grad_(False), tokenizer
 
 
-def load_tokenizer(folder: Path) -> Any:
+def read_tokenizer(folder: Path) -> Any:
     """Read the tokenizer of a translation model."""
-    tokenizer: Any = PlainTokenizer.read(folder)
     try:
-        if tokenizer is None:
-            with silence_transformers():
-                general = import_transformers().PreTrainedTokenizerFast
-                tokenizer = general.from_pretrained(folder)
+        tokenizer = load_tokenizer(str(folder))
     except Exception as error:  # damaged files raise many kinds of errors
         raise ModelError(f"'{folder}' has no readable tokenizer.") from error
     for name in ("pad", "bos", "eos", "unk", "mask"):

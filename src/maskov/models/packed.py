@@ -18,7 +18,7 @@ import torch
 
 from maskov.config import ModelSource
 from maskov.encoders import Encoder, LMHead, Packed, Reading, TokenLayout, Uniform
-from maskov.errors import InputError, ModelError
+from maskov.errors import InputError, refuse
 from maskov.models.base import MaskedModel, Queries, adapted, coarse
 from maskov.models.checkpoint import ALIGNMENT, fingerprint, forbidden_ids
 from maskov.models.tokens import token_ids
@@ -253,8 +253,12 @@ class PackedModel(MaskedModel):
         name defines what is left. Energies and proposals both change.
         """
         removed = self.source.remove_smoothing
-        if share and removed:
-            raise InputError(f"label smoothing is removed from '{self.name}' already: {removed:g}.")
+        refuse(
+            (
+                share and removed,
+                f"label smoothing is removed from '{self.name}' already: {removed:g}.",
+            )
+        )
         source = replace(self.source, remove_smoothing=float(share))
         return self.changed(source=source) if share else self
 
@@ -264,8 +268,12 @@ class PackedModel(MaskedModel):
         The head keeps its precision: it runs at masked positions only, and energies depend on it
         directly. If the head cannot be split, the whole network is converted.
         """
-        if precision == "tf32" and self.device.type != "cuda":
-            raise InputError("tf32 needs an NVIDIA GPU; use float32, or --device cuda.")
+        refuse(
+            (
+                precision == "tf32" and self.device.type != "cuda",
+                "tf32 needs an NVIDIA GPU; use float32, or --device cuda.",
+            )
+        )
         dtype = torch.float32 if precision == "tf32" else getattr(torch, precision)
         changed = copy.copy(self)
         changed.exact = self
@@ -341,8 +349,7 @@ class PackedModel(MaskedModel):
         source: Tensor | None,
         several: bool = False,
     ) -> Tensor:
-        if self.encoder is None:
-            raise ModelError(f"the passes of '{self.name}' cannot be packed.")
+        assert self.encoder is not None
         with coarse(self.coarse_products):
             states = self.encoder(
                 passes.ids, passes.position, layout, passes.query, several, self.reading(source)

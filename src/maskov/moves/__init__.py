@@ -1,8 +1,17 @@
 """Moves: where a chain might go next, with both directions' exact probabilities."""
 
 from maskov.moves.base import MaskedConditional, Move
-from maskov.moves.site import ORDERS, LowestConfidence, Positions, Site, Sweep
-from maskov.moves.windows import INSERT_DELETE, WINDOWS, Resize, Span, Window
+from maskov.moves.kinds import (
+    INSERT_DELETE,
+    ORDERS,
+    WINDOWS,
+    LowestConfidence,
+    Resize,
+    Site,
+    Span,
+    Sweep,
+    Window,
+)
 
 __all__ = [
     "INSERT_DELETE",
@@ -11,7 +20,6 @@ __all__ = [
     "LowestConfidence",
     "MaskedConditional",
     "Move",
-    "Positions",
     "Resize",
     "Site",
     "Span",

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import torch
 
 from maskov.constraints import Constraint, PartlyFilled
-from maskov.errors import InputError
+from maskov.errors import refuse
 from maskov.models.base import MaskedModel
 from maskov.models.scorer import Scorer
 from maskov.random import Purpose, Rng
@@ -46,16 +46,28 @@ class MaskedConditional:
     constraints: tuple[Constraint, ...] = ()
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.temperature) and self.temperature >= 0):
-            raise InputError(f"the proposal temperature must be 0 or more, not {self.temperature}.")
-        if self.top_k is not None and self.top_k < 1:
-            raise InputError(f"top-k must keep at least one token, not {self.top_k}.")
-        if not 0 < self.top_p <= 1:
-            raise InputError(f"top-p must lie above 0 and at most at 1, not {self.top_p}.")
-        if not 0 <= self.epsilon <= 1:
-            raise InputError(f"epsilon must lie between 0 and 1, not {self.epsilon}.")
-        if not all(isinstance(one, Constraint) for one in self.constraints):
-            raise InputError("a constraint must be a subclass of Constraint.")
+        refuse(
+            (
+                not (math.isfinite(self.temperature) and self.temperature >= 0),
+                f"the proposal temperature must be 0 or more, not {self.temperature}.",
+            ),
+            (
+                self.top_k is not None and self.top_k < 1,
+                f"top-k must keep at least one token, not {self.top_k}.",
+            ),
+            (
+                not 0 < self.top_p <= 1,
+                f"top-p must lie above 0 and at most at 1, not {self.top_p}.",
+            ),
+            (
+                not 0 <= self.epsilon <= 1,
+                f"epsilon must lie between 0 and 1, not {self.epsilon}.",
+            ),
+            (
+                not all(isinstance(one, Constraint) for one in self.constraints),
+                "a constraint must be a subclass of Constraint.",
+            ),
+        )
 
     @property
     def reaches_everything(self) -> bool:
@@ -116,25 +128,20 @@ class MaskedConditional:
 
         Each constraint is asked for itself.
         """
-        tokens, lengths = sequences.tokens, sequences.lengths
-        possible = torch.ones_like(lengths, dtype=torch.bool)
-        none = torch.zeros_like(tokens, dtype=torch.bool)
-        partly = self.filling(sequences, none, torch.zeros_like(lengths), model)
-        for constraint in self.constraints:
-            assert partly is not None
-            possible = possible & constraint.possible(partly, model)
-        return possible
+        none = torch.zeros_like(sequences.tokens, dtype=torch.bool)
+        partly = self.filling(sequences, none, torch.zeros_like(sequences.lengths), model)
+        if partly is None:
+            return torch.ones_like(sequences.lengths, dtype=torch.bool)
+        return torch.stack([one.possible(partly, model) for one in self.constraints]).all(0)
 
     def __str__(self) -> str:
-        parts = [f"temperature={self.temperature:g}"]
-        if self.top_k is not None:
-            parts.append(f"top_k={self.top_k}")
-        if self.top_p < 1:
-            parts.append(f"top_p={self.top_p:g}")
-        if self.epsilon > 0:
-            parts.append(f"epsilon={self.epsilon:g}")
-        parts += map(str, self.constraints)
-        return f"masked({', '.join(parts)})"
+        cuts = {
+            f"top_k={self.top_k}": self.top_k is not None,
+            f"top_p={self.top_p:g}": self.top_p < 1,
+            f"epsilon={self.epsilon:g}": self.epsilon > 0,
+        }
+        parts = [f"temperature={self.temperature:g}", *(cut for cut, made in cuts.items() if made)]
+        return f"masked({', '.join([*parts, *map(str, self.constraints)])})"
 
 
 def tempered(
@@ -154,11 +161,12 @@ def top_k(scores: Float[Tensor, "n vocabulary"], count: int) -> Float[Tensor, "n
     if count >= scores.shape[1]:
         return scores
     keep = torch.zeros_like(scores, dtype=torch.bool)
-    if count == 1:  # the first of the largest; much faster than to sort
-        best = scores.max(1, keepdim=True).indices
-    else:
-        best = scores.sort(dim=1, descending=True, stable=True).indices[:, :count]
-    return _kept(scores, keep.scatter(1, best, True))
+    best = (
+        scores.max(1, keepdim=True).indices  # the first of the largest; much faster than to sort
+        if count == 1
+        else scores.sort(dim=1, descending=True, stable=True).indices[:, :count]
+    )
+    return scores.masked_fill(~keep.scatter(1, best, True), -torch.inf)
 
 
 def top_p(scores: Float[Tensor, "n vocabulary"], mass: float) -> Float[Tensor, "n vocabulary"]:
@@ -170,10 +178,6 @@ def top_p(scores: Float[Tensor, "n vocabulary"], mass: float) -> Float[Tensor, "
     # A token belongs to the nucleus while those before it hold less than the mass.
     needed = probabilities.cumsum(1) - probabilities < mass
     keep = torch.zeros_like(needed).scatter(1, ordered.indices, needed)
-    return _kept(scores, keep)
-
-
-def _kept(scores: Tensor, keep: Bool[Tensor, "n vocabulary"]) -> Tensor:
     return scores.masked_fill(~keep, -torch.inf)
 
 

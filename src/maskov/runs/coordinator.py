@@ -102,11 +102,6 @@ class Pool(ABC):
         self._losses = Counter[int]()
 
     @property
-    def free(self) -> int:
-        """How many tasks could be submitted now."""
-        return self.size - len(self._running)
-
-    @property
     def passes(self) -> int:
         """The masked passes of all tasks so far."""
         return self._passes
@@ -282,9 +277,11 @@ class Coordinator:
         self.listener.begun(self.model)
         try:
             while self.closed < self.manifest.epochs:
-                for group in self._ready()[: pool.free]:
+                running = sum(one.running for one in self._progress)
+                for group in self._ready()[: pool.size - running]:
+                    state = self._progress[group].state or self._load(group)
                     self._progress[group].running = True
-                    pool.submit(self._task(group))
+                    pool.submit(Task(group, state, self._most(), pool.seconds))
                 result = pool.next()
                 self._receive(result)
                 if result.failure is not None:
@@ -314,10 +311,6 @@ class Coordinator:
         """Return the epochs left of a group; every second population makes longer ones."""
         longer = self.kernel.longer if isinstance(self.kernel, Population) and group % 2 else 1
         return longer * (self.manifest.epochs - self._progress[group].epoch)
-
-    def _task(self, group: int) -> Task:
-        state = self._progress[group].state or self._load(group)
-        return Task(group, state, self._most(), self._pool.seconds)
 
     # Results of tasks.
 

@@ -13,7 +13,6 @@ import platform
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import lru_cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
@@ -34,7 +33,7 @@ from maskov.energies.base import Sum, distinct_names
 from maskov.energies.counting import LengthPrior
 from maskov.energies.networks import Loading
 from maskov.energies.stages import DelayedAcceptance
-from maskov.errors import InputError, RunError
+from maskov.errors import InputError, RunError, refuse
 from maskov.kernels import Kernel, Population
 from maskov.kernels.base import BurnIn, energies_of, leaves
 from maskov.kernels.registry import (
@@ -48,7 +47,6 @@ from maskov.models import MaskedModel, load
 from maskov.models.conditional import ConditionalModel
 from maskov.moves import Resize, Site, Sweep
 from maskov.parts import is_built_in, part_text
-from maskov.runs.inputs import layout_of
 from maskov.starts import Layout
 from maskov.version import __version__
 
@@ -90,13 +88,14 @@ def manifest_of(
             "when the run ends is decided by its own diagnostics: every step leaves the target "
             "invariant, the number of epochs depends on the chains"
         )
-    sweeps = sweeps_of(kernel)
+    sweeps, energy = sweeps_of(kernel), kernel.energy
+    others = () if energy is None else energy.others
     return Manifest(
         config=config,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         signature=signature(config, kernel, energy_models),
         kernel=kernel_name(kernel),
-        energy=None if kernel.energy is None else energy_name(kernel.energy),
+        energy=None if energy is None else energy_name(energy),
         order=sweeps[0].order if len(sweeps) == 1 else None,
         block=sweeps[0].block if len(sweeps) == 1 else None,
         leaves_invariant=invariant,
@@ -106,19 +105,14 @@ def manifest_of(
         width=layout.width,
         shortest=layout.shortest,
         mean=layout.mean,
-        experts=experts_of(kernel),
-        expert_weights=() if kernel.energy is None else tuple(w for w, _ in kernel.energy.others),
-        compares=kernel.energy is not None and kernel.energy.compares,
+        # Parts of the energy that are not masked passes; each has another name.
+        experts=distinct_names(part for _, part in others),
+        expert_weights=tuple(weight for weight, _ in others),
+        compares=energy is not None and energy.compares,
         regions=max(map(len, layout.bounds), default=0),
         particles=kernel.particles,
         name=name,
     )
-
-
-def experts_of(kernel: Kernel) -> tuple[str, ...]:
-    """Return names of the energy's parts that are not masked passes, each another."""
-    others = () if kernel.energy is None else kernel.energy.others
-    return distinct_names(part for _, part in others)
 
 
 def leaves_invariant(kernel: Kernel, schedule: Schedule) -> tuple[bool, list[str]]:
@@ -174,7 +168,13 @@ def signature(config: RunConfig, kernel: Kernel, energy_models: dict[str, str]) 
         *(("model", f"#{found[:_SHORT]}") for found in energy_models.values()),
         *(part for move in moves_of(kernel) for part in _signed_move(move)),
         ("constraints", ";".join(map(str, constraints)) or None),
-        *_signed_kernel(kernel),
+        (
+            "population",
+            f"{kernel.particles},from={kernel.start},points={len(kernel.path)},"
+            f"moves={kernel.moves},longer={kernel.longer}"
+            if isinstance(kernel, Population)
+            else None,
+        ),
         ("delayed", "/".join(early_names) or None),
         ("block", _value(schedule.block, sweeps[-1].block if sweeps else 1)),
         ("T", _value(schedule.target_temperature, 1.0 if target is None else target.temperature)),
@@ -203,15 +203,6 @@ def _signed_move(move: Any) -> Iterator[tuple[str, Any]]:
             yield "order", move.positions.order
     else:
         yield "move", move if is_built_in(move) else part_text(move)
-
-
-def _signed_kernel(kernel: Kernel) -> Iterator[tuple[str, Any]]:
-    if isinstance(kernel, Population):
-        yield (
-            "population",
-            f"{kernel.particles},from={kernel.start},points={len(kernel.path)},"
-            f"moves={kernel.moves},longer={kernel.longer}",
-        )
 
 
 def _signed_inputs(inputs: Inputs) -> Iterator[tuple[str, Any]]:
@@ -254,27 +245,17 @@ def _value(scheduled: LinearSchedule | None, otherwise: float) -> str:
 
 
 def load_model(
-    manifest: Manifest,
+    config: ModelConfig,
+    sources: tuple[str, ...] | None,
     device: str | None = None,
     trust_remote_code: bool = False,
     allow_download: bool = False,
 ) -> MaskedModel:
-    """Load the model of a run again, where it was unless another device is named.
+    """Load the model that a run began with, where it was unless another device is named.
 
-    A manifest may be anybody's: the model it names is downloaded only if that is allowed here.
+    A manifest may be anybody's: the model it names is downloaded, and code that comes with it run,
+    only if that is allowed here. A model that translates is one with its `sources`.
     """
-    return _load(
-        device, trust_remote_code, allow_download, manifest.config.model, manifest.inputs.sources
-    )
-
-
-def _load(
-    device: str | None,
-    trust_remote_code: bool,
-    allow_download: bool,
-    config: ModelConfig,
-    sources: tuple[str, ...] | None,
-) -> MaskedModel:
     check_trusted(config.source, trust_remote_code)
     model = load(
         **vars(config.source),
@@ -282,24 +263,7 @@ def _load(
         precision=config.precision,
         allow_download=allow_download,
     )
-    # A model that translates is one with its sources.
     return model.given(list(sources or ())) if isinstance(model, ConditionalModel) else model
-
-
-def rebuild(
-    manifest: Manifest,
-    model: MaskedModel,
-    trust_parts: bool = False,
-    allow_download: bool = False,
-    given: Kernel | None = None,
-    energy: Energy | None = None,
-) -> tuple[Kernel, Layout]:
-    """Build kernel and layout again; refuse a model or `given` parts that have changed."""
-    check_same(manifest.config.model.name, manifest.config.model.fingerprint, model.fingerprint())
-    kernel = kernel_of(manifest, model, trust_parts, allow_download, given, energy)
-    for name, found in models_of(kernel).items():
-        check_same(name, manifest.energy_models.get(name), found)
-    return kernel, _layout(manifest, model, kernel)
 
 
 def models_of(kernel: Kernel) -> dict[str, str]:
@@ -347,16 +311,6 @@ def with_burn_in(
     return BurnIn(kernel, first, schedule.burn_in)
 
 
-def _layout(manifest: Manifest, model: MaskedModel, kernel: Kernel) -> Layout:
-    config = manifest.config
-    constraints = kernel.conditional.constraints
-    layout = layout_of(model, config.inputs, config.chains, config.seed, constraints)
-    found = (len(layout.tokens), layout.width, layout.shortest)
-    if found != (manifest.chains, manifest.width, manifest.shortest):
-        raise RunError("the manifest of this run is damaged: 'inputs' give other sequences.")
-    return layout
-
-
 def kernel_of(
     manifest: Manifest,
     model: MaskedModel,
@@ -395,10 +349,16 @@ def kernel_of(
 
 def _check_given(manifest: Manifest, kernel: Kernel | None, energy: Energy | None) -> None:
     """Refuse parts that are not those of the run."""
-    if kernel is not None and energy is not None:
-        raise InputError("a kernel has its energy: give `kernel` or `energy`, not both.")
-    if energy is not None and energy_name(energy) != manifest.energy:
-        raise InputError(f"the energy '{energy}' is not that of this run, '{manifest.energy}'.")
+    refuse(
+        (
+            kernel is not None and energy is not None,
+            "a kernel has its energy: give `kernel` or `energy`, not both.",
+        ),
+        (
+            energy is not None and energy_name(energy) != manifest.energy,
+            f"the energy '{energy}' is not that of this run, '{manifest.energy}'.",
+        ),
+    )
     if kernel is None:
         return
     with suppress(InputError):  # nobody can tell how it was made
@@ -426,22 +386,3 @@ def check_same(name: str, expected: str | None, found: str) -> None:
             f"the model '{name}' is not the one this run began with (its weights, its tokenizer "
             "or its special tokens have changed); put the old one back, or start a new run."
         )
-
-
-class LoadedModels:
-    """The models of runs, each loaded once, on `device` if it is named; the last few are kept."""
-
-    def __init__(
-        self,
-        device: str | None = None,
-        most: int = 4,
-        trust: bool = False,
-        allow_download: bool = False,
-    ) -> None:
-        self._load = lru_cache(most)(partial(_load, device, trust, allow_download))
-
-    def of(self, manifest: Manifest) -> MaskedModel:
-        """Return the model of a run, which must be the one that it began with."""
-        model = self._load(manifest.config.model, manifest.inputs.sources)
-        check_same(model.name, manifest.config.model.fingerprint, model.fingerprint())
-        return model

@@ -27,9 +27,10 @@ from maskov.config import Manifest
 from maskov.diagnostics import Diagnosis, Summary, diagnose, summarise, to_arviz
 from maskov.diagnostics.chains import kept_epochs
 from maskov.diagnostics.populations import population_figures
+from maskov.diagnostics.verdict import measured
 from maskov.errors import InputError, RunError
 from maskov.fasta import Record, letter, numbered, to_fasta
-from maskov.runs.files import explained, write_atomically
+from maskov.runs.files import explained, write_atomically, write_file
 from maskov.runs.store import Store
 from maskov.types import Sample, Traces
 
@@ -43,6 +44,11 @@ if TYPE_CHECKING:
 FASTA, TABLE = "samples.fa", "mutations.csv"
 # Samples that are shown of a run.
 SHOWN_SAMPLES = 5
+# The most chains drawn as separate lines; more would be unreadable.
+_MOST_LINES = 16
+_MOST_STATISTICS = 16
+# R-hat beyond this is drawn at it: chains that never meet have an infinite one.
+_MOST_R_HAT = 3.0
 _COLUMNS = ("sample", "parent", "chain", "epoch", "count", "mutations", "energy_raw", "energy_norm")
 Tokens = tuple[int, ...]
 
@@ -125,9 +131,16 @@ class Run:
 
     def to_pandas(self) -> DataFrame:
         """Return the samples as a DataFrame, a row each; energies of experts have columns."""
-        from maskov.ui.notebook import run_frame
-
-        return run_frame(self)
+        try:
+            import pandas
+        except ImportError:
+            raise InputError("to_pandas() needs pandas: pip install '.[notebook]'.") from None
+        rows = []
+        for one in self.samples:
+            row = {name: value for name, value in asdict(one).items() if value is not None}
+            rows.append(row | {f"energy_{name}": it for name, it in row.pop("energies").items()})
+        columns = ["chain", "epoch", "text", "energy_raw", "energy_norm"]
+        return pandas.DataFrame(rows, columns=None if rows else columns)
 
     def fills(self, top_k: int | None = None, model: MaskedModel | None = None) -> list[list[Fill]]:
         """Return the fills of each template that chains held after burn-in, with their shares.
@@ -139,7 +152,8 @@ class Run:
 
         if self.manifest.inputs.templates is None:
             raise InputError("this run has no templates, so nothing was filled.")
-        speller = model or load_model(self.manifest)
+        described, sources = self.manifest.config.model, self.manifest.inputs.sources
+        speller = model or load_model(described, sources)
         found = fills_of_run(
             self, lambda ids: detokenised(speller.decode(ids), speller.token_strings(ids))
         )
@@ -156,18 +170,31 @@ class Run:
         "accepted", or "r_hat", that of energies and tokens. It is drawn on the `axes`, or on new
         ones; `run.plot().figure.savefig("run.png")` writes them to a file.
         """
-        from maskov.ui.notebook import draw_run
-
-        return draw_run(self, what, axes)
+        traced = [name for name, values in self.traces.items() if values.ndim == 2]
+        known = ("energy", "r_hat", *traced)
+        if what not in known:
+            raise InputError(f"a run has no '{what}' to plot; use one of {', '.join(known)}.")
+        try:
+            from matplotlib import pyplot
+        except ImportError:
+            raise InputError("plot() needs matplotlib: pip install '.[notebook]'.") from None
+        drawn: Axes = pyplot.subplots(layout="constrained")[1] if axes is None else axes
+        if what == "r_hat":
+            _draw_r_hats(drawn, self)
+        else:
+            _draw_trace(drawn, self, what)
+        return drawn
 
     def report(self, path: str | Path, *, title: str | None = None) -> Path:
         """Write the file that `maskov report` writes, and return its path.
 
         It is HTML unless the name ends in .md or .json.
         """
-        from maskov.ui.report.formats import write_report
+        from maskov.ui.report import build, content_of, format_of
 
-        return write_report([self], Path(path), title=title)
+        out = Path(path)
+        write_file(out, content_of(build([self], title=title), format_of(None, out)))
+        return out
 
     def __len__(self) -> int:
         return len(self.samples)
@@ -197,9 +224,20 @@ class Run:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the verdict, the energies and a few samples."""
-        from maskov.ui.notebook import run_html
+        from maskov.ui.report import templates
 
-        return run_html(self)
+        diagnosis, samples = self.diagnose(), self.samples
+        return (
+            templates()
+            .get_template("notebook.html")
+            .render(
+                found=diagnosis.verdict,
+                energies=diagnosis.energies,
+                samples=samples[:SHOWN_SAMPLES],
+                more=len(samples) - SHOWN_SAMPLES,
+                about=repr(self),
+            )
+        )
 
     def _token_texts(self) -> dict[int, str]:
         try:
@@ -213,6 +251,45 @@ class Run:
     def open(cls, path: str | Path) -> Run:
         """Read a run folder, finished or not."""
         return cls(Store.open(Path(path)))
+
+
+def _draw_trace(axes: Axes, run: Run, what: str) -> None:
+    """Draw a trace of each chain, thin, and its mean over chains."""
+    manifest, traces = run.manifest, run.traces
+    done = int((traces["steps"] > 0).all(1).sum())
+    name = what.replace("_", " ")
+    if what == "energy":
+        has_target = np.isfinite(traces["energy_target"][:done]).any()
+        what = "energy_target" if has_target else "energy_raw"
+        name = f"energy {manifest.energy if has_target else 'raw'}"
+    energy = traces[what][:done]
+    traced = np.isfinite(energy).all(1)
+    epochs = np.arange(1, done + 1)[traced]
+    for chain in range(min(energy.shape[1], _MOST_LINES)):
+        axes.plot(epochs, energy[traced, chain], color="tab:blue", alpha=0.25, linewidth=0.8)
+    unit, time, before = "chains", "epoch", "burn-in"
+    if manifest.particles:
+        unit, time, before = "particles", "point of the path", "before the target"
+    axes.plot(epochs, energy[traced].mean(1), color="black", label=f"mean of all {unit}")
+    if burn_in := manifest.burn_in(done):
+        axes.axvspan(0.5, burn_in + 0.5, color="0.9", label=before)
+    axes.set(xlabel=time, ylabel=name, title=manifest.config.model.name)
+    axes.legend()
+
+
+def _draw_r_hats(axes: Axes, run: Run) -> None:
+    """Draw R-hat of each energy and of the slowest token statistics."""
+    diagnosis = run.diagnose()
+    tokens = diagnosis.tokens.statistics[:_MOST_STATISTICS] if diagnosis.tokens else []
+    numbers = measured(run.manifest, diagnosis.energies, tokens)
+    names, figures, _ = zip(*numbers, strict=True)
+    # Nothing is drawn for single chains.
+    axes.barh(names, [min(one.r_hat or 1.0, _MOST_R_HAT) - 1 for one in figures], left=1.0)
+    limits = [one.r_hat_limit or 1.0 for one in figures]
+    axes.plot(limits, range(len(names)), "|", color="tab:red", markersize=12, label="limit")
+    axes.invert_yaxis()
+    axes.set(xlabel="nested R-hat", title=diagnosis.verdict.state)
+    axes.legend()
 
 
 def fill_table(fills: Sequence[Sequence[Fill]]) -> DataFrame:

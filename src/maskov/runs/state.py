@@ -127,11 +127,6 @@ def cut(chains: int, most: int) -> list[range]:
     return [range(first, min(first + size, chains)) for first in range(0, chains, size)]
 
 
-def groups_of(manifest: Manifest) -> list[range]:
-    """Return the chains of each group."""
-    return cut(manifest.chains, manifest.config.execution.resident)
-
-
 def kept_epochs(manifest: Manifest) -> Sequence[int]:
     """Return the epochs whose sequences are kept: samples, or the last ones where a run may end."""
     thin, schedule = manifest.config.thin, manifest.schedule
@@ -190,7 +185,7 @@ def pack(group: GroupState, run: str = "") -> bytes:
 def unpack(body: bytes) -> GroupState:
     """Turn bytes into a group; bytes that are none are a `ValueError`."""
     try:
-        numbers = read_header(io.BytesIO(body)).numbers
+        _, numbers = read_header(io.BytesIO(body))
         groups, _ = numbers.pop("site_groups"), numbers.pop("run")
         if type(groups) is not int or {n: type(one) for n, one in numbers.items()} != _NUMBERS:
             raise ValueError("its numbers are of another kind")
@@ -213,21 +208,16 @@ def unpack(body: bytes) -> GroupState:
 # Checkpoints.
 
 
-@dataclass(frozen=True)
-class Header:
-    """What a checkpoint says of its tensors, and what else it holds; not proven yet."""
-
-    sizes: Sizes
-    numbers: dict[str, Any]
-
-
 def seal(body: bytes) -> bytes:
     """Return a checkpoint of these tensors, with the hash that proves it whole."""
     return hashlib.sha256(body).digest() + body
 
 
-def read_header(file: IO[bytes]) -> Header:
-    """Read what tensors in a file say of themselves; one that promises other bytes is refused."""
+def read_header(file: IO[bytes]) -> tuple[Sizes, dict[str, Any]]:
+    """Read the sizes of the tensors in a file and the numbers beside them, not proven yet.
+
+    One that promises other bytes is refused.
+    """
     size = int.from_bytes(file.read(8), "little")
     if size > _MOST_HEADER:
         raise ValueError("its header is too long")
@@ -239,7 +229,7 @@ def read_header(file: IO[bytes]) -> Header:
     promised = sum(kind.itemsize * prod(shape) for kind, shape in sizes.values())
     if file.tell() + promised != file.seek(0, io.SEEK_END):
         raise ValueError("it is of another size")
-    return Header(sizes, numbers)
+    return sizes, numbers
 
 
 def save_checkpoint(folder: Path, group: int, state: GroupState, run: str = "") -> None:
@@ -263,9 +253,9 @@ def load_checkpoint(
     for file in reversed(_files(folder, group)):
         with suppress(*_BROKEN), open_regular(file) as opened:
             opened.seek(START)
-            header = read_header(opened)
+            sizes, numbers = read_header(opened)
             # Only what is of the right size is read at all.
-            if header.numbers["run"] == run and shape.takes(header.sizes):
+            if numbers["run"] == run and shape.takes(sizes):
                 opened.seek(0)
                 content = opened.read()
                 state = unpack(content[START:])
@@ -341,7 +331,8 @@ class GroupShape:
     def fits(self, state: GroupState) -> bool:
         """Whether a state is one of these chains; its shapes are known to be right."""
         chains, fresh = state.chains, self.fresh.chains
-        if not self._numbered(chains):
+        # Particles descend from one of their number; other chains from none.
+        if not bool(((chains.ancestor >= 0) & (chains.ancestor < max(self.particles, 1))).all()):
             return False
         # A particle has the length of the one that it descends from.
         descends = self.particles and state.begun
@@ -358,10 +349,6 @@ class GroupShape:
             and torch.equal(_outside(chains), _outside(sized))
             and all(torch.equal(state.buffers[name], getattr(fresh, name)) for name in buffered)
         )
-
-    def _numbered(self, chains: Chains) -> bool:
-        """Whether particles descend from one of their number; other chains from none."""
-        return bool(((chains.ancestor >= 0) & (chains.ancestor < max(self.particles, 1))).all())
 
 
 def _part(name: str) -> str:

@@ -24,7 +24,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cached_property
 from math import prod
 from pathlib import Path
@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from maskov.config import Manifest, fields_of, from_json, read_manifest, to_json
+from maskov.config import Manifest, fields_of, from_json, read_manifest
 from maskov.errors import InputError, RunError
 from maskov.execution.buffers import COUNTS, ENERGIES
 from maskov.runs.files import (
@@ -51,7 +51,7 @@ from maskov.runs.files import (
 from maskov.runs.state import (
     GroupShape,
     GroupState,
-    groups_of,
+    cut,
     kept_epochs,
     load_checkpoint,
     save_checkpoint,
@@ -65,10 +65,6 @@ _CHECKSUM = "checksum"
 
 # The kind of a field, and its shape where a chain has more than one entry.
 Field = tuple[str, type[np.generic], tuple[int, ...]]
-
-
-def _hash(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
 
 
 def _traced_fields(manifest: Manifest) -> list[Field]:
@@ -108,6 +104,7 @@ class Records:
         described = {"descr": np.lib.format.dtype_to_descr(self._kind), "fortran_order": False}
         np.lib.format.write_array_header_1_0(start, described | {"shape": self._shape})
         self._start = start.getvalue()
+        self._size = len(self._start) + prod(self._shape) * self._kind.itemsize
 
     def _empty(self, shape: tuple[int, ...]) -> npt.NDArray[Any]:
         empty = np.zeros(shape, self._kind)
@@ -146,10 +143,6 @@ class Records:
                 f"the traces of '{self.path.parent}' cannot be read: {reason}; {remove}`maskov "
                 f"resume {self.path.parent}` makes it again."
             ) from error
-
-    @property
-    def _size(self) -> int:
-        return len(self._start) + prod(self._shape) * self._kind.itemsize
 
     def write(self, epoch: int, first: int, values: Traces) -> None:
         """Keep what the chains from `first` on came to in an epoch, if it has a row here."""
@@ -198,7 +191,7 @@ class Store:
 
     def __init__(self, manifest: Manifest, path: Path | None = None) -> None:
         self.manifest = manifest
-        self.groups = groups_of(manifest)
+        self.groups = cut(manifest.chains, manifest.config.execution.resident)
         # The files that were damaged and what became of their chains, in sentences.
         self.recovered: list[str] = []
         self._path = path
@@ -298,8 +291,10 @@ class Store:
     def check_unchanged(self) -> None:
         """Refuse a manifest that is not the one of the first checkpoint."""
         try:
-            expected, _, text = read_text(self._begun_with).partition("\n")
-            before = json.loads(text) if _hash(text.encode()) == expected else {}
+            content = read_text(self.path / "checkpoints" / "manifest")
+            expected, _, text = content.partition("\n")
+            whole = hashlib.sha256(text.encode()).hexdigest() == expected
+            before = json.loads(text) if whole else {}
         except (OSError, ValueError):  # damaged, it proves nothing
             return
         now = fields_of(self.manifest)
@@ -310,10 +305,6 @@ class Store:
                 f"the manifest of '{self.path}' was changed after the run began: '{changed[0]}' is "
                 "not what it was; put it back, or start a new run."
             )
-
-    @property
-    def _begun_with(self) -> Path:
-        return self.path / "checkpoints" / "manifest"
 
     def prepare(self) -> None:
         """Make what a run needs to begin or to continue, and is not there.
@@ -335,7 +326,7 @@ class Store:
                 self._write_manifest()
 
     def _write_manifest(self) -> None:
-        text = json.dumps(to_json(self.manifest), indent=2, ensure_ascii=False).encode()
+        text = json.dumps(asdict(self.manifest), indent=2, ensure_ascii=False).encode()
         if len(text) > MOST_BYTES:
             raise RunError(
                 f"the manifest would have more than {MOST_BYTES >> 20} MiB: give fewer or shorter "
@@ -502,9 +493,10 @@ class Store:
             # Whoever removed it meanwhile loses no more than what was in it.
             saved.mkdir(exist_ok=True)
             check_own(saved, saved.lstat())
-            if not self._begun_with.exists():
-                text = json.dumps(fields_of(self.manifest))
-                write_atomically(self._begun_with, f"{_hash(text.encode())}\n{text}".encode())
+            if not (saved / "manifest").exists():
+                text = json.dumps(fields_of(self.manifest)).encode()
+                proof = hashlib.sha256(text).hexdigest().encode()
+                write_atomically(saved / "manifest", proof + b"\n" + text)
             save_checkpoint(saved, group, state, self.manifest.signature)
         self._fitting.add(group)
 

@@ -108,8 +108,12 @@ class TaskRunner:
     def _go_on(self) -> None:
         while self.group.epoch < self.schedule.epochs:
             kernel = self._kernel_at(self.group.epoch)
-            if self._advances_asynchronously(kernel):
-                assert isinstance(kernel, Metropolis)
+            # What is begun ends as it began.
+            in_rounds = rounds_of(kernel) is not None
+            if not self.group.buffers:
+                begun = bool(self.group.chains.epoch_step.any())
+                in_rounds = not begun and sampler_for(self.scorer.model, kernel) is not None
+            if in_rounds and isinstance(kernel, Metropolis):
                 self._in_rounds(kernel)
             else:
                 self._epoch(kernel)
@@ -117,22 +121,15 @@ class TaskRunner:
     def _kernel_at(self, epoch: int) -> Kernel:
         return kernel_at(self.kernel, self.schedule, epoch)
 
-    def _advances_asynchronously(self, kernel: Kernel) -> bool:
-        """Whether chains continue asynchronously; what is begun ends as it began."""
-        if self.group.buffers:
-            return rounds_of(kernel) is not None
-        here = sampler_for(self.scorer.model, kernel) is not None
-        return here and not bool(self.group.chains.epoch_step.any())
-
     def _epoch(self, kernel: Kernel) -> None:
         """Run one epoch in lock-step, or the rest of it."""
-        group = self.group
-        chains = kernel.init(group.chains, self.scorer)
-        if not bool(chains.epoch_step.any()):
+        chains = kernel.init(self.group.chains, self.scorer)
+        self.group, begins = self.group.with_chains(chains), not bool(chains.epoch_step.any())
+        if begins:
             counts, rejected = nothing_yet(chains, len(self.manifest.experts))
-            group = replace(group, counts=counts, rejected=rejected)
-        self.group = group.with_chains(chains)
-        if self._is_recorded(kernel, chains):
+            self.group = replace(self.group, counts=counts, rejected=rejected)
+        # Recorded steps are those of whole epochs, in which no length changes.
+        if begins and records_gibbs(kernel, self.scorer.model) and not chains.resizable:
             assert isinstance(kernel, Gibbs)
             self._recorded_epoch(kernel)
         else:
@@ -142,11 +139,6 @@ class TaskRunner:
                 self._end_if_due()
         self._end_epoch(kernel)
         self._end_if_due()
-
-    def _is_recorded(self, kernel: Kernel, chains: Chains) -> bool:
-        """Whether the epoch can be recorded: from its beginning, and no length changes in it."""
-        recorded = records_gibbs(kernel, self.scorer.model)
-        return recorded and not chains.resizable and not bool(chains.epoch_step.any())
 
     def _recorded_epoch(self, kernel: Gibbs) -> None:
         """Run one epoch that accepts everything, in recorded steps."""
@@ -162,8 +154,14 @@ class TaskRunner:
         self._show(after)
 
     def _count(self, chains: Chains, info: StepInfo) -> None:
-        group, rows = self.group, info.proposal.rows
-        counts = group.counts.index_add(0, rows, _happened(info, group.counts.shape[1]))
+        """Count a step in the order of `COUNTS`, and then the calls of each expert."""
+        group, rows, one = self.group, info.proposal.rows, torch.ones_like(info.passes)
+        stuck = info.proposal.log_q_reverse == -torch.inf
+        columns = (info.accepted, info.novel, info.proposal.novel, one, info.passes, stuck)
+        counts = torch.cat([torch.stack([each.long() for each in columns], dim=1), info.calls], 1)
+        # A step without an energy calls no expert; a prior of lengths that the run found is last.
+        counts = torch.nn.functional.pad(counts, (0, group.counts.shape[1] - counts.shape[1]))
+        counts = group.counts.index_add(0, rows, counts)
         rejected = group.rejected[rows] | (info.proposal.masked & ~info.accepted[:, None])
         rejected = group.rejected.index_copy(0, rows, rejected)
         self.group = group.with_chains(chains, counts=counts, rejected=rejected)
@@ -264,8 +262,11 @@ class TaskRunner:
         same = sampler is not None and _alike(sampler.kernel, kernel) and sampler.plan == plan
         if sampler is None or not same or not sampler.reload(buffers):
             # A run of a GPU may continue elsewhere, where its windows are not recorded.
+            each = map(self._kernel_at, range(self.schedule.epochs))
+            heats = [k.target_temperature if isinstance(k, Metropolis) else 1.0 for k in each]
             sampler = (sampler_for(self.scorer.model, kernel) or WindowRounds)(
-                kernel, plan, self.scorer, self.rng, buffers, self._temperatures(),
+                kernel, plan, self.scorer, self.rng, buffers,
+                torch.tensor(heats, dtype=torch.float64),
                 shortest=self.manifest.shortest, mean=self.manifest.mean,
             )  # fmt: skip
         # What a GPU has recorded serves the next group too.
@@ -291,11 +292,6 @@ class TaskRunner:
         # What the buffers hold need not be kept twice.
         self.group = self.group.with_chains(chains.forget())
         return buffers
-
-    def _temperatures(self) -> Tensor:
-        each = map(self._kernel_at, range(self.schedule.epochs))
-        values = [k.target_temperature if isinstance(k, Metropolis) else 1.0 for k in each]
-        return torch.tensor(values, dtype=torch.float64)
 
     # Results.
 
@@ -365,15 +361,6 @@ def _target_of(group: GroupState, kernel: Kernel) -> int:
         return -1
     known_parts = (n for n, one in enumerate(energies_of(kernel)) if one.has_parts_of(known.of))
     return next(known_parts, -1)
-
-
-def _happened(info: StepInfo, width: int) -> Tensor:
-    """Return what a step counts, in the order of `COUNTS`, then the calls of each expert."""
-    one, stuck = torch.ones_like(info.passes), info.proposal.log_q_reverse == -torch.inf
-    columns = (info.accepted, info.novel, info.proposed_novel, one, info.passes, stuck)
-    counts = torch.cat([torch.stack([one.long() for one in columns], dim=1), info.calls], dim=1)
-    # A step without an energy calls no expert; a prior of lengths that the run found comes last.
-    return torch.nn.functional.pad(counts, (0, width - counts.shape[1]))
 
 
 def both_energies(

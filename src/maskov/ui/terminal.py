@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import zip_longest
 from typing import TYPE_CHECKING
@@ -124,9 +124,8 @@ class LiveView(PlainProgress):
             text = f"computing the first energies  ({in_words(self._drawn - self._started)})"
             self._live.update(Text(text, style="dim"), refresh=True)
 
-    def noted(self, text: str) -> None:
-        """Print a note above the chains."""
-        self._live.console.print(f"note: {text}", style="yellow", highlight=False)
+    def _print(self, text: str) -> None:  # above the chains
+        self._live.console.print(text, style="yellow", highlight=False)
 
     def moved(self, state: Chains, epoch: int, passes: int) -> None:
         """Redraw, unless the last frame is too recent."""
@@ -183,17 +182,6 @@ def rates(values: Traces) -> str:
     return "  ".join(parts)
 
 
-def watched_stop(stop: Callable[[], bool], view: PlainProgress | None) -> Callable[[], bool]:
-    """Return `stop`, which a run asks between batches, with the view told that it is at work."""
-
-    def asked() -> bool:
-        if view is not None:
-            view.worked()
-        return stop()
-
-    return asked
-
-
 @contextmanager
 def progress_for(
     model: MaskedModel, epochs: int, quiet: bool, most: bool = False, unit: str = "epoch"
@@ -238,19 +226,14 @@ class ProgressBar(PlainProgress):
         self.bar.write(printable(text), file=sys.stderr)
 
 
-def in_notebook() -> bool:
-    """Whether this is the kernel of a notebook."""
-    # Whoever has not imported IPython is not in a notebook.
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    return shell is not None and hasattr(shell, "kernel")
-
-
 @contextmanager
 def progress_bar(
     epochs: int, most: bool = False, unit: str = "epoch", *, shown: bool = True
 ) -> Iterator[PlainProgress | None]:
     """Yield the bar of a run: for a notebook, for a terminal, or none."""
-    if not shown or not (in_notebook() or sys.stderr.isatty()):
+    # Whoever has not imported IPython is not in a notebook.
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if not shown or not (hasattr(shell, "kernel") or sys.stderr.isatty()):
         yield None
         return
     view = ProgressBar(epochs, most, unit)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from maskov.errors import InputError
+from maskov.errors import refuse
 
 ENGINES = ("local", "ray")
 _MOST = 1024
@@ -28,18 +28,27 @@ class Workers:
     threads: int | None = None
 
     def __post_init__(self) -> None:
-        if self.engine not in ENGINES:
-            raise InputError(f"unknown engine '{self.engine}'; use one of {', '.join(ENGINES)}.")
-        bounds = (
-            ("--workers", self.count, 0),
-            ("--threads", self.threads, 1),
-            ("gpus_per_worker", self.gpus_per_worker, 0),
+        refuse(
+            (
+                self.engine not in ENGINES,
+                f"unknown engine '{self.engine}'; use one of {', '.join(ENGINES)}.",
+            ),
+            *(
+                (
+                    value is not None and not least <= value <= _MOST,
+                    f"{option} must be between {least} and {_MOST}, not {value}.",
+                )
+                for option, value, least in (
+                    ("--workers", self.count, 0),
+                    ("--threads", self.threads, 1),
+                    ("gpus_per_worker", self.gpus_per_worker, 0),
+                )
+            ),
+            (
+                self.engine != "ray" and (self.address is not None or self.gpus_per_worker),
+                "address and gpus_per_worker are those of --workers 'ray(...)'.",
+            ),
         )
-        for option, value, least in bounds:
-            if value is not None and not least <= value <= _MOST:
-                raise InputError(f"{option} must be between {least} and {_MOST}, not {value:g}.")
-        if self.engine != "ray" and (self.address is not None or self.gpus_per_worker):
-            raise InputError("address and gpus_per_worker are those of --workers 'ray(...)'.")
 
     @property
     def here(self) -> bool:

@@ -1,32 +1,38 @@
 """The data of a report, the same for HTML, Markdown and JSON: numbers, curves, how it was made.
 
-All of it is plain data, as templates and the scripts of pages read it.
+All of it is plain data, as templates and the scripts of pages read it. Samples are shown as people
+read them, similar ones of a chain in groups, a few first. With the run's model, every token has its
+energy terms. Samples of a run from FASTA are also told by what they did to each parent: letters,
+mutations, distances, energies.
 """
 
-from collections.abc import Sequence
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import lru_cache, partial
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from maskov.config import Manifest
 from maskov.diagnostics import Diagnosis
 from maskov.diagnostics.chains import kept_epochs
 from maskov.diagnostics.diagnosis import mean_of_chains
 from maskov.diagnostics.verdict import part_of
-from maskov.errors import InputError
-from maskov.runs import Run
-from maskov.runs.manifest import LoadedModels
-from maskov.types import Traces
-from maskov.ui.report.samples import (
-    families,
-    first_samples,
-    score_samples,
-    shown_samples,
-    spaced,
-    target_energy,
-)
+from maskov.energies import Norm, Raw
+from maskov.errors import refuse
+from maskov.fasta import letter
+from maskov.models.base import MaskedModel
+from maskov.models.scorer import Scorer
+from maskov.runs import Run, Sample
+from maskov.runs.manifest import check_same, load_model
+from maskov.types import Traces, padded
+from maskov.ui.detokenise import detokenised, readable_spans
 from maskov.version import __version__
 
 Values = npt.NDArray[Any]
@@ -42,6 +48,22 @@ ENERGIES = ("raw", "norm")
 _FEWEST_BINS, _MOST_BINS = 8, 50
 # A report, or that of one run, or a part of it.
 Data = dict[str, Any]
+# Samples at the top of a report, and how many are looked at where chains are few.
+FIRST_SAMPLES = 5
+_LOOKED_AT = 50
+# Samples are similar if at most one token in so many differs.
+_ONE_IN = 4
+# Groups of a chain that a sample is compared with, the latest first.
+_COMPARED = 10
+# Samples that are scored together; their masked passes already fill the batches.
+_SCORED = 64
+# Parents with their own charts, samples whose distances are compared, and mutations listed.
+MOST_PARENTS = 8
+MOST_COMPARED = 500
+MOST_LISTED = 12
+
+# The terms of each token by energy, `raw` and `norm`; they sum to the energies of the sample.
+Terms = dict[str, list[float]]
 
 
 def build(
@@ -63,13 +85,17 @@ def build(
     every token; their remote code runs only with `trust_remote_code`, and they are downloaded only
     with `allow_download`.
     """
-    if not runs:
-        raise InputError("a report needs at least one run.")
-    if samples is not None and samples < 0:
-        raise InputError(f"--samples must be 0 or more, not {samples}.")
+    refuse(
+        (not runs, "a report needs at least one run."),
+        (samples is not None and samples < 0, f"--samples must be 0 or more, not {samples}."),
+    )
     most = samples if samples is not None else MOST_SHADED if terms else MOST_SAMPLES
     labels = _labels(runs)
-    models = LoadedModels(device, trust=trust_remote_code, allow_download=allow_download)
+    # Runs may share a model.
+    loaded = lru_cache(1)(partial(
+        load_model, device=device, trust_remote_code=trust_remote_code,
+        allow_download=allow_download,
+    ))  # fmt: skip
     every = [_done(run) for run in runs]
     per_token = len(np.unique(np.concatenate([one["lengths"].ravel() for one in every]))) > 1
     if per_token:
@@ -77,7 +103,7 @@ def build(
             lengths = np.maximum(traces["lengths"], 1)
             traces |= {f"energy_{name}": traces[f"energy_{name}"] / lengths for name in ENERGIES}
     reports = [
-        _run_report(run, traces, label, most, models if terms else None, per_token)
+        _run_report(run, traces, label, most, loaded if terms else None, per_token)
         for run, traces, label in zip(runs, every, labels, strict=True)
     ]
     return {
@@ -98,7 +124,12 @@ def build(
 
 
 def _run_report(
-    run: Run, traces: Traces, label: str, most: int, models: LoadedModels | None, per_token: bool
+    run: Run,
+    traces: Traces,
+    label: str,
+    most: int,
+    loaded: Callable[..., MaskedModel] | None,
+    per_token: bool,
 ) -> Data:
     """Return the report of one run.
 
@@ -116,7 +147,12 @@ def _run_report(
     moving = manifest.schedule.target_temperature if manifest.kernel == "mh" else None
     temperatures = [moving.at(epoch) for epoch in epochs] if moving is not None else []
     chosen = [every[place] for place in spaced(len(every), most)]
-    scored = score_samples(models.of(manifest), chosen) if models and chosen else None
+    scored = None
+    if loaded is not None and chosen:
+        described = manifest.config.model
+        model = loaded(described, manifest.inputs.sources)
+        check_same(described.name, described.fingerprint, model.fingerprint())
+        scored = score_samples(model, chosen)
     found, parents = families(manifest, every), len(manifest.inputs.names or ())
     order = target_energy(manifest, every)
     one, time = ("particles", "points of the path") if manifest.particles else ("chains", "epochs")
@@ -376,3 +412,212 @@ def _inputs(manifest: Manifest) -> str:
     frozen = f", {held:,} of their tokens frozen" * bool(held)
     sampled = ", lengths sampled" * (inputs.bounds is not None)
     return f"{len(getattr(inputs, kinds[0])):,} {kinds[0]}{frozen}{sampled}{start}"
+
+
+# Samples.
+
+
+def spaced(number: int, most: int) -> list[int]:
+    """Return up to `most` evenly spaced indices below a number, first and last included."""
+    if number <= most:
+        return list(range(number))
+    return [round(place * (number - 1) / max(most - 1, 1)) for place in range(most)]
+
+
+def target_energy(manifest: Manifest, samples: Sequence[Sample]) -> str:
+    """Return which energy of the samples is that of the target: `raw`, `norm` or `target`."""
+    if samples and all("target" in sample.energies for sample in samples):
+        return "target"
+    return "norm" if manifest.energy == "norm" else "raw"
+
+
+def shown_samples(
+    manifest: Manifest,
+    samples: Sequence[Sample],
+    terms: Sequence[Terms] | None = None,
+    order: str = "raw",
+    per_token: bool = False,
+) -> list[dict[str, Any]]:
+    """Return samples as they are shown, plain data.
+
+    `token_spans` splits the text into one span per token, or is None. Similar samples of a chain
+    have the same `group`. `rank` is the energy `order`, or that of a token.
+    """
+    sources, shown = manifest.inputs.sources, []
+    scored: Sequence[Terms | None] = terms or [None] * len(samples)
+    for one, own, group in zip(samples, scored, similar_groups(samples), strict=True):
+        energies = {
+            "raw": one.energy_raw, "norm": one.energy_norm, "target": one.energies.get("target")
+        }  # fmt: skip
+        shown.append({
+            "chain": one.chain,
+            "epoch": one.epoch + 1,
+            "text": detokenised(one.text, one.tokens),
+            "tokens": one.tokens,
+            "token_spans": readable_spans(one.text, one.tokens),
+            **{f"energy_{name}": energy for name, energy in energies.items()},
+            "rank": (energies[order] or 0.0) / (len(one.tokens) or 1 if per_token else 1),
+            "source": None if sources is None else sources[one.template],
+            "terms": own,
+            "name": one.name,
+            "mutations": one.mutations,
+            "group": group,
+        })  # fmt: skip
+    return shown
+
+
+def first_samples(
+    manifest: Manifest, samples: Sequence[Sample], order: str = "raw"
+) -> list[dict[str, Any]]:
+    """Return a few different samples: the last of chains, evenly chosen, then earlier ones.
+
+    They are not the most probable: these would show a run in too good a light.
+    """
+    last = list({sample.chain: sample for sample in samples}.values())
+    earlier = [samples[place] for place in spaced(len(samples), _LOOKED_AT)]
+    chosen: list[Sample] = []
+    for sample in (*(last[place] for place in spaced(len(last), FIRST_SAMPLES)), *earlier[::-1]):
+        known = any(
+            sample.text == other.text
+            or (sample.chain == other.chain and are_similar(sample.ids, other.ids))
+            for other in chosen
+        )
+        if not known:
+            chosen.append(sample)
+    return shown_samples(manifest, chosen[:FIRST_SAMPLES], order=order)
+
+
+def similar_groups(samples: Sequence[Sample]) -> list[int]:
+    """Return the group of each sample, a number; similar samples of a chain have the same.
+
+    A chain that moves slowly repeats itself.
+    """
+    leaders: dict[int, list[tuple[int, Sequence[int]]]] = defaultdict(list)
+    numbers, fresh = list[int](), count()
+    for sample in samples:
+        known = leaders[sample.chain]
+        latest = reversed(known[-_COMPARED:])
+        number = next((group for group, ids in latest if are_similar(ids, sample.ids)), None)
+        if number is None:
+            number = next(fresh)
+            known.append((number, sample.ids))
+        numbers.append(number)
+    return numbers
+
+
+def are_similar(one: Sequence[int], other: Sequence[int]) -> bool:
+    """Whether at most a quarter of the tokens differ.
+
+    Of sequences of other lengths, the tokens between the first and the last difference count.
+    """
+    longest = max(len(one), len(other))
+    if len(one) == len(other):
+        differing = sum(a != b for a, b in zip(one, other, strict=True))
+    else:
+        shared = _shared(one, other)
+        differing = longest - shared - _shared(one[shared:][::-1], other[shared:][::-1])
+    return differing <= longest // _ONE_IN
+
+
+def _shared(one: Sequence[int], other: Sequence[int]) -> int:
+    """Return how many tokens two sequences begin with alike."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+
+
+def score_samples(model: MaskedModel, samples: Sequence[Sample]) -> list[Terms]:
+    """Return the terms of each sample; its text could be tokenised differently, so ids are used."""
+    scorer = Scorer(model)
+    terms: list[Terms] = []
+    for begin in range(0, len(samples), _SCORED):
+        group = samples[begin : begin + _SCORED]
+        given = padded([sample.ids for sample in group], model.mask_id, model.device)
+        source = torch.tensor([sample.template for sample in group], device=model.device)
+        given = replace(given, source=source)
+        given = replace(given, pass_cache=scorer.cache(given))
+        scorer.check()
+        raw, norm = (energy.terms(model, given).tolist() for energy in (Raw(), Norm()))
+        terms += [
+            {"raw": raw[row][: len(sample.ids)], "norm": norm[row][: len(sample.ids)]}
+            for row, sample in enumerate(group)
+        ]
+    return terms
+
+
+def families(manifest: Manifest, samples: Sequence[Sample]) -> list[dict[str, Any]]:
+    """Return what became of each parent, where lengths are fixed; no more than a page shows."""
+    groups: dict[int, list[Sample]] = defaultdict(list)
+    for sample in samples:
+        if sample.mutations is not None:
+            groups[sample.template].append(sample)
+    # What a sample says may be anybody's.
+    names, texts = manifest.inputs.names or (), manifest.inputs.texts or ()
+    parents = {line: (name, "".join(text.split())) for line, (name, text) in enumerate(
+        zip(names, texts, strict=False)
+    )}  # fmt: skip
+    return [
+        _family(*parents[line], members)
+        for line, members in sorted(groups.items())[:MOST_PARENTS]
+        if line in parents and {len(one.tokens) for one in members} == {len(parents[line][1])}
+    ]
+
+
+def _family(name: str, parent: str, samples: list[Sample]) -> dict[str, Any]:
+    """Return the samples of one parent.
+
+    `columns` has the letters of the samples at each position, and `changed` the share that differs
+    from the parent. `distances` are the shares of pairs of samples that differ at 0, 1, 2 …
+    positions, `to_parent` the same of samples and their parent. `frequent` are the mutations that
+    most samples have, `energies` those of samples by their number of mutations.
+    """
+    table = np.array([[letter(token)[:1] or "?" for token in one.tokens] for one in samples])
+    counts = [len(sample.mutations or ()) for sample in samples]
+    seen = Counter(mutation for sample in samples for mutation in sample.mutations or ())
+    chosen = table[spaced(len(table), MOST_COMPARED)]
+    between = [
+        int(apart) for at in range(1, len(chosen)) for apart in (chosen[:at] != chosen[at]).sum(1)
+    ]
+    kinds = max(len(np.unique(table)), 2)
+    return {
+        "name": name,
+        "parent": parent,
+        "samples": len(samples),
+        "columns": [_column(Counter(column.tolist()), kinds) for column in table.T],
+        "changed": (table != np.array(list(parent))).mean(0).tolist(),
+        "frequent": [(one, found / len(samples)) for one, found in _ordered(seen)[:MOST_LISTED]],
+        "mean_mutations": float(np.mean(counts)),
+        "mean_distance": float(np.mean(between)) if between else None,
+        "distances": _shares(between),
+        "to_parent": _shares(counts),
+        "energies": _by_count(counts, [sample.energy_norm for sample in samples]),
+    }
+
+
+def _column(counts: Counter[str], kinds: int) -> dict[str, Any]:
+    """Return the letters at one position, the most frequent first, and their shares.
+
+    `bits` is what the position is known by: log2 of the letters seen anywhere less the entropy.
+    """
+    shares = {name: found / counts.total() for name, found in _ordered(counts)}
+    entropy = -sum(share * math.log2(share) for share in shares.values())
+    bits = math.log2(kinds) - entropy
+    return {"letters": list(shares), "shares": list(shares.values()), "bits": bits}
+
+
+def _ordered(seen: Counter[str]) -> list[tuple[str, int]]:
+    return sorted(seen.items(), key=lambda item: (-item[1], item[0]))
+
+
+def _shares(counts: Sequence[int]) -> list[float]:
+    return [float(share) for share in np.bincount(counts) / len(counts)] if counts else []
+
+
+def _by_count(counts: Sequence[int], energies: Sequence[float]) -> list[dict[str, Any]]:
+    """Return how many samples have so many mutations, their mean energy, and the middle 80 %."""
+    numbers, values = np.array(counts), np.array(energies, dtype=float)
+    finite = np.isfinite(values)
+    found = []
+    for number in np.unique(numbers[finite]).tolist():
+        own = values[finite & (numbers == number)]
+        ends = dict(zip(("low", "high"), np.quantile(own, (0.1, 0.9)).tolist(), strict=True))
+        found.append({"count": number, "samples": len(own), "mean": float(own.mean())} | ends)
+    return found

@@ -4,23 +4,21 @@ For each: a summary, a verdict, its report, and its chains, replayed step by ste
 """
 
 import hashlib
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from maskov.errors import InputError, MaskovError, RunError
+from maskov.errors import InputError, MaskovError, refuse
 from maskov.models.base import MaskedModel
 from maskov.replay import Replayer, why_not
 from maskov.runs import Run
-from maskov.runs.manifest import LoadedModels, own_parts
+from maskov.runs.manifest import load_model, own_parts
 from maskov.ui.detokenise import changed_parts, spelled
-from maskov.ui.report import build
-from maskov.ui.report.formats import PAGE_DIGITS, json_safe, with_error
+from maskov.ui.report import PAGE_DIGITS, build, json_safe, with_error
 
 _ID_DIGITS = 12
 # Only the newest are listed.
@@ -33,7 +31,7 @@ _SHOWN = (
 MOST_SAMPLES = 5000
 # Maximum tokens of a chain in one response, a few megabytes.
 MOST_TOKENS = 1_000_000
-_KEPT_REPLAYERS, _KEPT_EPOCHS = 4, 256
+_KEPT_MODELS, _KEPT_REPLAYERS, _KEPT_EPOCHS = 4, 4, 256
 _TOLD = ("energy_raw", "energy_norm", "energy_target", "accepted", "novel", "steps")
 # Of a step, whole sequences are told as `texts`.
 _WHOLE = ("before", "proposed")
@@ -66,13 +64,17 @@ class RunList:
         self.home = home.resolve()
         self._places = [place.resolve() for place in places]
         for given, place in zip(places, self._places, strict=True):
-            if not place.is_dir():
-                raise InputError(f"'{given}' is not a folder; give run folders or folders of runs.")
-            if not any(_runs_of(place)):
-                raise InputError(
+            refuse(
+                (
+                    not place.is_dir(),
+                    f"'{given}' is not a folder; give run folders or folders of runs.",
+                ),
+                (
+                    not any(_runs_of(place)),
                     f"'{given}' has no runs: give a folder written by `maskov sample --out`, or a "
-                    "folder of such folders."
-                )
+                    "folder of such folders.",
+                ),
+            )
 
     def paths(self) -> dict[str, Path]:
         """Return the folders by their ids, the newest first."""
@@ -83,7 +85,7 @@ class RunList:
     def open(self, run_id: str) -> OpenedRun | None:
         """Open a run by its id, or return None."""
         path = self.paths().get(run_id)
-        return None if path is None else OpenedRun(run_id, path, stamp_of(path), open_run(path))
+        return None if path is None else OpenedRun(run_id, path, stamp_of(path), Run.open(path))
 
     def summaries(self) -> list[dict[str, Any]]:
         """Return a summary of each run; one that cannot be read has an `error`."""
@@ -101,7 +103,7 @@ class RunList:
 
 @lru_cache(_MOST_RUNS)
 def _summary(path: Path, stamp: Stamp) -> dict[str, Any]:
-    run = open_run(path)
+    run = Run.open(path)
     summary = run.summary().to_dict()
     about = {
         "created": run.manifest.created,
@@ -114,7 +116,7 @@ def _summary(path: Path, stamp: Stamp) -> dict[str, Any]:
 @lru_cache(_MOST_RUNS)
 def verdict(path: Path, stamp: Stamp) -> dict[str, Any]:
     """Return the verdict of a run with its headline and tone."""
-    return open_run(path).diagnose().verdict.to_dict()
+    return Run.open(path).diagnose().verdict.to_dict()
 
 
 def overview(opened: OpenedRun, why_not: str | None) -> dict[str, Any]:
@@ -129,19 +131,6 @@ def overview(opened: OpenedRun, why_not: str | None) -> dict[str, Any]:
         "why_not_played": why_not,
         "numbers": {number["name"]: with_error(number) for number in report["numbers"]},
     }
-
-
-def open_run(path: Path) -> Run:
-    """Open a run folder, unless one of its files could keep its reader waiting for ever."""
-    for folder in (path, path / "checkpoints"):
-        # Where a folder cannot be read, opening the run says why.
-        with suppress(OSError), os.scandir(folder) as entries:
-            for entry in entries:
-                if not entry.is_file() and not entry.is_dir() and os.path.exists(entry.path):
-                    raise RunError(
-                        f"'{entry.name}' of this run is neither a file nor a folder; remove it."
-                    )
-    return Run.open(path)
 
 
 def id_of(path: Path) -> str:
@@ -188,7 +177,9 @@ class Player:
         trust_parts: bool = False,
         allow_download: bool = False,
     ) -> None:
-        self._models = LoadedModels(device, trust=trust, allow_download=allow_download)
+        self._model = lru_cache(_KEPT_MODELS)(partial(
+            load_model, device=device, trust_remote_code=trust, allow_download=allow_download
+        ))  # fmt: skip
         self._trust, self._trust_parts = trust, trust_parts
         self._allow_download = allow_download
         self._lock = Lock()
@@ -255,8 +246,6 @@ class Player:
         return vars(replay) | {"steps": steps, "texts": texts}
 
     def _load(self, opened: OpenedRun) -> tuple[Replayer, MaskedModel]:
-        reason = self.why_not(opened)
-        if reason is not None:
-            raise RunError(f"this run cannot be replayed: {reason}.")
-        model = self._models.of(opened.run.manifest)
+        manifest = opened.run.manifest
+        model = self._model(manifest.config.model, manifest.inputs.sources)
         return Replayer(opened.run, model, self._trust_parts, self._allow_download), model

@@ -1,1 +1,0 @@
-"""Translation with conditional masked language models, sampled by the same kernels as others."""

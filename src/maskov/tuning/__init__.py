@@ -1,1 +1,0 @@
-"""What a run chooses by measurement, on chains that are discarded."""
