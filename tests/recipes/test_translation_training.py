@@ -2,15 +2,19 @@
 
 import json
 import lzma
+from dataclasses import asdict
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from recipes.trainer import Training
 from recipes.translation import distil, train
 
 from maskov.models.network import load_translation
 
 CPU = torch.device("cpu")
+RECORDS = Path(__file__).parents[2] / "results" / "translation"
 
 
 @pytest.fixture(scope="module")
@@ -77,3 +81,15 @@ def test_from_pairs_to_a_twin_that_translates_and_back(toy, tmp_path, capsys):
     _train("masked", toy, tmp_path / "masked", 60, "--targets", "distilled", "--most", "40",
            "--noisy", "0.3")  # fmt: skip
     assert not load_translation(tmp_path / "masked" / "model", CPU, torch.float32)[0].shape.causal
+
+
+@pytest.mark.usefixtures("_forked")
+@pytest.mark.parametrize("kind", ["twin", "masked"])
+def test_a_training_is_that_of_the_shipped_model_unless_told_otherwise(kind, toy, tmp_path):
+    words = [kind, toy, "--tokenizer", toy / "tokenizer", "--out", tmp_path, "--steps", 1]
+    train.main([str(word) for word in [*words, "--width", 32, "--layers", 1]])
+    found = json.loads((tmp_path / "log.json").read_text())
+    shipped = json.loads((RECORDS / f"{kind}-shipped.json").read_text())
+    # The record does not name newer settings, which were then as their defaults are now.
+    assert found["recipe"] == asdict(Training()) | shipped["recipe"]
+    assert found["masking"] == (shipped["masking"] if kind == "masked" else None)

@@ -9,17 +9,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from maskov import Run, load
-from maskov.ui.viewer import server as live_module
+from maskov.ui.viewer import server as viewer
 from maskov.ui.viewer.runs import Player, RunList, id_of
-from maskov.ui.viewer.server import (
-    HEADERS,
-    LONGEST_BODY,
-    LONGEST_TEXT,
-    MOST_CHAINS,
-    MOST_EPOCHS,
-    LiveRuns,
-    create_app,
-)
 from tiny_translation import SOURCES
 from view_runs import make_run, make_runs
 
@@ -46,8 +37,8 @@ def served(runs, tmp_path):
 
     def serve(places=None, start=True, **settings):
         run_list = RunList([runs] if places is None else places, tmp_path / "made")
-        live = LiveRuns(run_list.home, "cpu") if start else None
-        app = create_app(run_list, Player("cpu"), live, **settings)
+        live = viewer.LiveRuns(run_list.home, "cpu") if start else None
+        app = viewer.create_app(run_list, Player("cpu"), live, **settings)
         client = TestClient(app, base_url=BASE)
         client.__enter__()
         opened.append(client)
@@ -201,9 +192,9 @@ def test_every_response_carries_the_headers(client):
     paths = ("/", "/api/runs", "/nothing", "/api/runs/x", "/views.css", "/api/live?after=x")
     for path in paths:
         headers = client.get(path).headers
-        for name, value in HEADERS.items():
+        for name, value in viewer.HEADERS.items():
             assert headers[name] == value
-    assert "unsafe" not in HEADERS["Content-Security-Policy"]
+    assert "unsafe" not in viewer.HEADERS["Content-Security-Policy"]
 
 
 def test_there_is_nothing_without_the_token(served):
@@ -269,7 +260,7 @@ def test_a_run_is_started_watched_and_afterwards_a_run_like_any_other(client, tm
 
 
 def test_a_run_is_stopped_saved_and_only_one_goes_at_a_time(client, tmp_path):
-    long = SMALL | {"epochs": MOST_EPOCHS, "chains": 8, "length": 12}
+    long = SMALL | {"epochs": viewer.MOST_EPOCHS, "chains": 8, "length": 12}
     assert post(client, "/api/live", long).status_code == 200
     assert "another run" in post(client, "/api/live", SMALL).json()["detail"]
     until = time.monotonic() + 60
@@ -280,16 +271,16 @@ def test_a_run_is_stopped_saved_and_only_one_goes_at_a_time(client, tmp_path):
     assert seen["status"] == "stopped"
     run = Run.open(tmp_path / "made" / seen["name"])
     assert not run.finished
-    assert 1 <= run.summary().epochs_done < MOST_EPOCHS
+    assert 1 <= run.summary().epochs_done < viewer.MOST_EPOCHS
     assert list((tmp_path / "made" / seen["name"] / "checkpoints").iterdir())  # to resume from
 
 
 @pytest.mark.slow
 def test_what_ends_the_server_ends_its_run_saved(tmp_path):
     run_list = RunList([], tmp_path / "made")
-    app = create_app(run_list, Player("cpu"), LiveRuns(run_list.home, "cpu"))
+    app = viewer.create_app(run_list, Player("cpu"), viewer.LiveRuns(run_list.home, "cpu"))
     with TestClient(app, base_url=BASE) as client:
-        post(client, "/api/live", SMALL | {"epochs": MOST_EPOCHS, "chains": 8, "length": 12})
+        post(client, "/api/live", SMALL | {"epochs": viewer.MOST_EPOCHS, "chains": 8, "length": 12})
         until = time.monotonic() + 60
         while client.get("/api/live").json()["epoch"] < 1 and time.monotonic() < until:
             time.sleep(0.05)
@@ -306,7 +297,7 @@ TEXTUAL = {"text": "a river"}
     ("change", "reason"),
     [
         *(({"model": name}, "") for name in ("nobody", "../../etc", "wiki-judge", "x" * 101)),
-        *(({"chains": count}, "") for count in (0, MOST_CHAINS + 1, "2", 2.0, True)),
+        *(({"chains": count}, "") for count in (0, viewer.MOST_CHAINS + 1, "2", 2.0, True)),
         *(({"temperature": value}, "") for value in (0, 1e9, None)),
         ({"method": "exact"}, ""), ({"energy": "autoregressive"}, ""), ({"length": 65}, ""),
         ({"epochs": 10**30}, ""), ({"seed": 2**32}, ""), ({"out": "/tmp/x"}, ""),
@@ -316,7 +307,7 @@ TEXTUAL = {"text": "a river"}
         ({"text": "two\nlines"}, "one line"),
         (TEXTUAL | {"prefix": "\0"}, "one line"),
         (TEXTUAL | {"freeze": __file__}, "not a file"),
-        ({"text": "x" * (LONGEST_TEXT + 1)}, "text"),
+        ({"text": "x" * (viewer.LONGEST_TEXT + 1)}, "text"),
         # Longer than the name of any file.
         (TEXTUAL | {"model": "nobody", "freeze": "ä" * 200}, "no such model"),
     ],
@@ -360,7 +351,7 @@ def test_only_small_json_is_read(client):
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""):
         assert post(client, "/api/live", SMALL, kind).status_code == 415
         assert post(client, "/api/live/stop", {}, kind).status_code == 415
-    assert post(client, "/api/live", b" " * (LONGEST_BODY + 1)).status_code == 413
+    assert post(client, "/api/live", b" " * (viewer.LONGEST_BODY + 1)).status_code == 413
     assert client.get("/api/live").json()["status"] == "none"
 
 
@@ -373,7 +364,7 @@ def test_a_server_that_only_reads_starts_nothing(served):
 
 
 def test_a_run_that_cannot_be_says_why_and_runs_are_not_started_without_end(client, monkeypatch):
-    monkeypatch.setattr(live_module, "MOST_STARTED", 1)
+    monkeypatch.setattr(viewer, "MOST_STARTED", 1)
     post(client, "/api/live", SMALL | {"model": "counterexample"})
     seen = ended(client)
     assert seen["status"] == "failed"
