@@ -200,7 +200,7 @@ REFUSED = {
     """,
     "rewrite": """
         "the food" --model @masked --toward edit --chains 0 | chain
-        lines --model @masked --contains slow --max-changes 0 | neither holds 'slow'
+        lines --model @masked --contains slow --max-changes 0 | cannot meet contains(slow)
     """,
     "rewrite --model '@bert(tokenizer=@bert/vocab.txt)' --toward matches('A')": """
         gap.fa                                      | 'b' has a gap '-' at position 3
