@@ -16,7 +16,7 @@ from experiments.lib.settings import setting_of, with_sentences, with_texts
 from maskov.cli import run_app
 from maskov.cli.commands import say, stop_on_signals
 from maskov.config import ModelSource
-from maskov.errors import InputError, Interrupted
+from maskov.errors import InputError
 
 # The cells that --only selects.
 _ONLY: dict[str, Callable[[Cell], bool]] = {
@@ -163,7 +163,7 @@ def reproduce(
         "twin-de-en": twin, "twin-ro-en": twin,
     }  # fmt: skip
     out.mkdir(parents=True, exist_ok=True)
-    with stop_on_signals() as stop:
+    with stop_on_signals(lambda: "stopped; run the same command to continue") as stop:
         context = Context(
             setting,
             out,
@@ -187,9 +187,6 @@ def reproduce(
                 skip_missing=name == "all",
                 jobs=jobs,
             )
-        except (Interrupted, KeyboardInterrupt):
-            say("stopped; run the same command to continue")
-            raise typer.Exit(stop.exit_code) from None
         finally:
             driver.write_page(out)
 

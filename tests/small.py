@@ -5,13 +5,7 @@ from dataclasses import replace
 import torch
 from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 
-from maskov.exact import (
-    balance_error,
-    fresh_state,
-    invariance_error,
-    places,
-    step_matrix,
-)
+from maskov.exact import balance_error, fresh_state, invariance_error, places, step_matrix
 from maskov.execution.buffers import SiteBuffers
 from maskov.execution.site_rounds import SiteRounds
 from maskov.kernels import Kernel, Metropolis
@@ -20,18 +14,8 @@ from maskov.models import HuggingFaceModel
 from maskov.models.scorer import Scorer
 from maskov.moves import Sweep
 from maskov.random import CounterRng, Purpose, Rng
-from maskov.testing import random_table
-from maskov.types import Bool, Chains, Float, Int, StepInfo, Tensor
-
-__all__ = [
-    "epoch",
-    "happened",
-    "on_untrained",
-    "random_state",
-    "random_table",
-    "site_matrices",
-    "tiny_bert",
-]
+from maskov.testing import random_table as random_table
+from maskov.types import Chains, StepInfo
 
 
 def tiny_bert(
@@ -68,24 +52,16 @@ def epoch(kernel: Kernel, state: Chains, engine: Scorer, draws: CounterRng):
 class _Forced(Rng):
     """Draws the tokens by given numbers, one for each chain, and passes every test."""
 
-    def __init__(self, token: Float[Tensor, " n"]) -> None:
+    def __init__(self, token):
         self._token = token
 
-    def uniform(
-        self,
-        chain: Int[Tensor, " n"],
-        step: Int[Tensor, " n"],
-        purpose: Purpose,
-        index: Int[Tensor, " n"] | None = None,
-    ) -> Float[Tensor, " n"]:
+    def uniform(self, chain, step, purpose, index=None):
         """Return the number of each chain for its tokens, and 0 for everything else."""
         found = self._token[chain]
         return found if purpose == Purpose.TOKEN else torch.zeros_like(found)
 
 
-def _matrix_in_rounds(
-    kernel: Metropolis, scorer: Scorer, start: Chains, masked: Bool[Tensor, "states length"]
-) -> Float[Tensor, "states states"]:
+def _matrix_in_rounds(kernel: Metropolis, scorer: Scorer, start: Chains, masked):
     """Return P of a step of asynchronous chains, each of which masks one position or none."""
     known = kernel.init(start, scorer)
     assert known.pass_cache is not None
@@ -148,11 +124,8 @@ def random_state(model, count: int, length: int, seed: int = 0) -> Chains:
 
 def happened(info: StepInfo) -> list[tuple]:
     """Return what a step did in plain numbers."""
-    return list(
-        zip(
-            info.proposal.tokens.tolist(), info.accepted.tolist(), info.passes.tolist(), strict=True
-        )
-    )
+    told = info.proposal.tokens, info.accepted, info.passes
+    return list(zip(*(one.tolist() for one in told), strict=True))
 
 
 def on_untrained(words: list[str]) -> list[str]:

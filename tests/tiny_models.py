@@ -124,9 +124,6 @@ def _pieces(before: Sequence[str], after: Sequence[str]) -> list[tuple[str, floa
     return [*((token, 0.0) for token in before), *words, *letters, *((t, 0.0) for t in after)]
 
 
-# Models, saved as users have them.
-
-
 TEXTS = ["the cat sat", "a big red dog ran and the old bird ate", "not in the house", "dog"]
 PROTEINS = ["M K T A", "L A G V S E R T I D P K", "W C H", "E"]
 # Tokens that fit into each model, special ones included.

@@ -47,7 +47,7 @@ def run_in_processes(cells: dict[Cell, str], context: Context, jobs: int) -> Non
 
 
 def _run_all(cells: dict[Cell, str], context: Context) -> None:
-    with stop_on_signals() as stop:
+    with stop_on_signals(lambda: "stopped; the same command continues") as stop:
         context = replace(context, stop=stop)
         for cell, label in cells.items():
             if stop():

@@ -43,8 +43,9 @@ def translate_lines(
     """Translate lines; None for those that are too long or out of time."""
     translations: list[str | None] = [None] * len(lines)
     ids = [[*tokens, twin.special.end] for tokens in tokens_of(lines, twin.tokenizer)]
+    most = min(longest, twin.network.shape.longest)
     order = sorted(
-        (n for n in range(len(ids)) if len(ids[n]) <= longest), key=lambda n: len(ids[n])
+        (n for n in range(len(ids)) if 1 < len(ids[n]) <= most), key=lambda n: len(ids[n])
     )
     plan, begin = [], 0
     while begin < len(order):

@@ -1,14 +1,17 @@
-"""`python -m benchmarks`: every command, whole, at a tiny size."""
+"""`python -m benchmarks`: every command, whole, at a tiny size; products as torch counts them."""
 
 import json
 
 import pytest
+import torch
 from benchmarks.__main__ import main
-from benchmarks.models import SENTENCES, load_model
-from benchmarks.tools import in_process
+from benchmarks.flops import flops_per_pass
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 
+import maskov
+import tiny_models
 from benchmarks import overhead, rounds, samplers, scoring, translate
-from maskov.errors import InputError
 from maskov.translation import METHODS, TranslationMethod
 from tiny_translation import WORDS, save
 
@@ -63,16 +66,6 @@ def test_rounds_of_every_kind(call, engine, monkeypatch):
     assert "mixed" in printed
 
 
-def test_samplers_over_a_grid_are_drawn(call, tmp_path):
-    words = [*TINY, "--chains", "2", "--length", "2", "--epochs", "2", "--burn-in", "1"]
-    over = ["--over", "length", "--values", "2", "5"]
-    found, _ = call("samplers", *words, "--seconds", "0.01", *over)
-    assert [point["value"] for point in found["points"]] == ["2", "5"]
-    assert [point["steps"] for point in found["points"]] == [2 * 2, 2 * 5]
-    main(["plot", str(tmp_path / "samplers.json")])
-    assert "novel moves per second" in (tmp_path / "samplers.svg").read_text()
-
-
 def test_scoring_beside_minicons(call, monkeypatch):
     pytest.importorskip("minicons", reason="minicons is not installed (the extra bench)")
     words = [*TINY, "--seconds", "0.01", "--sentences", "4"]
@@ -123,34 +116,6 @@ def test_overhead(call):
     assert [row["chains"] for row in found["load"].values()] == [3, 30]
 
 
-@pytest.mark.slow
-def test_overhead_of_processes_and_versions_in_turn(call):
-    words = ["--model", "untrained", *RUN, "--resident", "2", "--repeat", "1"]
-    found, _ = call("overhead", *words, "--only", "workers", "start")
-    assert len({row["samples"] for row in found["workers"].values() if row["threads"] == 1}) == 1
-    assert found["start"].keys() == {"--version", "--help", "sample --help"}
-    scored = ["scoring", *TINY, "--seconds", "0.01", "--sentences", "4"]
-    both, printed = call("versions", "src", "src", "--repeat", "1", "--", *scored)
-    assert len(both["old"]) == len(both["new"]) == 1
-    assert "sentences_per_second" in printed
-
-
-@pytest.mark.slow
-def test_a_measurement_in_a_process_of_its_own():
-    assert in_process(len, "four") == 4
-    with pytest.raises(InputError, match="steps of 64"):
-        in_process(load_model, "bert-2x100-shaped", "cpu")
-
-
-def test_a_shape_is_what_it_is_called_and_knows_the_sentences():
-    model = load_model("bert-1x64-shaped", "cpu")
-    config = model.network.config
-    assert (config.num_hidden_layers, config.hidden_size) == (1, 64)
-    assert "random weights" in model.caution
-    assert len(set(SENTENCES)) == 256
-    assert all(model.tokenizer.unk_token_id not in model.encode(text) for text in SENTENCES)
-
-
 @pytest.mark.parametrize(
     ("words", "phrase"),
     [
@@ -167,3 +132,27 @@ def test_refusals(capsys, words, phrase):
         main(words.split())
     assert ended.value.code == 2
     assert phrase in "".join(capsys.readouterr())
+
+
+FAMILIES = ["bert", "roberta", "esm", "modernbert"]
+
+
+@pytest.fixture
+def _plain_attention():
+    """Have attention done by plain products: torch does not count its fused one on a CPU."""
+    with sdpa_kernel(SDPBackend.MATH):
+        yield
+
+
+@pytest.mark.usefixtures("_plain_attention")
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("length", [3, 11])
+def test_a_whole_forward_is_counted_as_torch_counts_it(family, length, tmp_path):
+    network = maskov.load(str(tiny_models.build(family, tmp_path)), "cpu").network
+    ids = torch.full((4, length + 2), 5)
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        network(input_ids=ids)
+    expected = 4 * flops_per_pass(network.config, length)
+    # Rotary angles are a product, too, of a size that does not matter; no other family has any.
+    slack = 0.005 if family in ("modernbert", "esm") else 0
+    assert counter.get_total_flops() == pytest.approx(expected, rel=slack, abs=0)

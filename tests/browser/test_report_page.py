@@ -1,7 +1,5 @@
 """The report in Chromium, from a file: charts, samples, themes, keys, no calls to anywhere."""
 
-import re
-
 import pytest
 from chromium import Visits
 from pages import (
@@ -139,21 +137,6 @@ def test_dragging_zooms_and_a_double_click_or_the_button_resets(visit):
     assert axis(page) == whole
     page.get_by_role("button", name="Zoom in: E_raw by epoch", exact=True).click()
     assert axis(page) != whole
-
-
-def test_hovering_tells_the_values_and_the_chain(visit):
-    page = visit("one")
-    page.locator(f"{FIRST} >> .plot").scroll_into_view_if_needed()
-    box = page.locator(f"{FIRST} >> .plot").bounding_box()
-    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    told = page.locator(f"{FIRST} >> .bubble")
-    expect(told).to_be_visible()
-    assert re.search(
-        r"epoch \d+chain \d −?[\d.]+median.*−?[\d.]+ \(.* to .*\)temp",
-        told.inner_text().replace("\n", ""),
-    )
-    page.mouse.move(0, 0)
-    expect(told).to_be_hidden()
 
 
 def test_keys_read_and_zoom_a_chart(visit):
@@ -316,18 +299,6 @@ def test_parents_have_logos_charts_and_mutations(visit, view):
     expect(page.locator("table.samples thead")).to_contain_text("parent and mutations")
     assert page.evaluate("window.hacked") is None
     assert_nothing_is_cut_off(page)
-
-
-def test_particles_and_points_of_a_path_are_not_called_chains_and_epochs(visit):
-    page = visit("populations")
-    titles = page.locator("figcaption").all_text_contents()
-    assert titles[0] == "E_raw by point of the path"
-    assert "E_norm at the end of the path" in titles
-    expect(page.locator(f"{FIRST} >> .legend button >> nth=0")).to_have_text("12 particles")
-    heads = page.locator("table.samples th").all_text_contents()
-    assert {"particle", "point of the path"} <= set(heads)
-    for words in (*titles, *page.locator(".chart").all_text_contents(), *heads):
-        assert not re.search("chain|epoch|burn-in", words)
 
 
 def test_similar_samples_are_one_row_that_opens(visit):

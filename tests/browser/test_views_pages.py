@@ -17,16 +17,13 @@ from pages import (
 from playwright.sync_api import expect
 
 from maskov import Run, Schedule
-from maskov.ui.detokenise import spelled
 from report_runs import EVIL
-from tiny_translation import SOURCES
 from view_runs import ServedRuns, make_expert_run, make_run, make_runs
 
 pytestmark = pytest.mark.browser
 
 PATIENCE = 90_000
 NAME = "Second <b>try</b> & more"
-NARROW = PHONE | {"viewport": {"width": 360, "height": 740}}
 
 
 @pytest.fixture(scope="module")
@@ -114,14 +111,6 @@ def part(page, name):
     return as_number(page.locator(f"#decision [data-part={name}]").first.inner_text())
 
 
-def sentence(page):
-    """Read the sequence as it is shown, with what stands where a step is looked at."""
-    return page.locator("#sentence").evaluate(
-        "(one) => [...one.childNodes].map((part) => (part.querySelector?.('.old') ?? part)"
-        ".textContent).join('')"
-    )
-
-
 def at_step(page, number):
     expect(page.locator("#step-said")).to_have_text(re.compile(f"^{number} of"))
 
@@ -184,67 +173,6 @@ def test_each_expert_shows_its_share_of_a_decision(play):
     assert decided
 
 
-def test_what_is_shown_is_what_was_recorded(play, runs):
-    """Through two epochs step by step: an accepted word stays, a rejected one goes."""
-    model = {}
-    page = play("mh", "&epoch=1")
-    tokens = Run.open(runs / "mh").traces["tokens"][:, 0]
-    for one in Run.open(runs / "mh").samples:
-        model |= dict(zip(one.ids, one.tokens, strict=True))
-    for epoch, last in ((1, 8), (2, 8), (3, 1)):
-        for step in range(1, last + 1):
-            page.keyboard.press("ArrowRight")
-            expect(page.locator("#epoch-said")).to_have_text(f"{epoch} of 6")
-            at_step(page, step)
-            replayed(page)
-    # The first step of an epoch is shown upon the sequence that the epoch before ended with.
-    words = [model[token] for token in tokens[1].tolist()]
-    assert sentence(page) == "".join(spelled(words))
-
-
-def test_playing_goes_on_by_itself_through_epochs_and_pauses(play):
-    page = play("mh", "&epoch=1")
-    page.locator("#speed").select_option("8")
-    page.get_by_role("button", name="Play", exact=True).click()
-    expect(page.locator("#epoch-said")).to_have_text("2 of 6", timeout=PATIENCE)
-    page.get_by_role("button", name="Pause").click()
-    expect(page.get_by_role("button", name="Play", exact=True)).to_be_visible()
-    replayed(page)  # the next epoch may have been on its way
-    page.wait_for_timeout(300)
-    stood = page.locator("#step-said").inner_text()
-    page.wait_for_timeout(600)
-    assert page.locator("#step-said").inner_text() == stood
-    page = play("mh", "&epoch=6&step=6")
-    page.locator("#speed").select_option("8")
-    page.locator("body").press(" ")
-    at_step(page, 8)
-    expect(page.locator("#toggle")).to_have_attribute("aria-label", "Play")
-    expect(page.locator("#forward")).to_be_disabled()
-    expect(page.locator("#next")).to_be_disabled()
-
-
-def test_scrubbing_shows_the_record_at_once_and_then_its_steps(play, runs):
-    page = play("mh", "&epoch=1")
-    page.locator("#epoch").focus()
-    for _ in range(3):
-        page.keyboard.press("ArrowRight")
-    expect(page.locator("#epoch-said")).to_have_text("4 of 6")
-    replayed(page)
-    at_step(page, 0)
-    assert "epoch=4" in page.url
-    page.locator("#step").focus()
-    page.keyboard.press("End")
-    at_step(page, 8)
-    page.locator("#chain").fill("2")
-    page.locator("#chain").press("Enter")
-    expect(page).to_have_url(re.compile("chain=2"), timeout=PATIENCE)
-    replayed(page)
-    page.reload()
-    replayed(page)
-    expect(page.locator("#chain")).to_have_value("2")
-    expect(page.locator("#epoch-said")).to_have_text("4 of 6")
-
-
 def test_keys_alone_do_everything(play):
     page = play("mh", "&epoch=1")
     assert_tab_reaches_everything(page)
@@ -274,17 +202,6 @@ def test_keys_alone_do_everything(play):
     at_step(page, 1)
 
 
-def test_gibbs_and_translations_are_played_too(play):
-    page = play("gibbs", "&epoch=1")
-    page.keyboard.press("ArrowRight")
-    text = page.locator("#decision").inner_text()
-    assert "accepts everything" in text or "nothing to decide" in text
-    page = play("translated", "&epoch=3")
-    expect(page.locator("#source")).to_have_text(f"Source: {SOURCES[0]}")
-    page.keyboard.press("ArrowRight")
-    at_step(page, 1)
-
-
 def test_a_run_that_cannot_be_played_says_why_and_shows_the_rest(visit):
     page = visit()
     page.get_by_role("link", name="untraced").click()
@@ -295,30 +212,6 @@ def test_a_run_that_cannot_be_played_says_why_and_shows_the_rest(visit):
     expect(page.locator(".chart svg .line").first).to_be_attached()
     page = visit("run?id=nobody")
     expect(page.locator("h1")).to_have_text("No such run")
-
-
-def test_samples_are_filtered_sorted_and_played(play):
-    """The sample browser is that of a report, with a button to play."""
-    page = play("mh")
-    page.get_by_label("Group similar samples").uncheck()
-    rows, samples = page.locator(".samples tbody tr"), page.locator("#samples")
-    expect(rows).to_have_count(18)
-    shown = [as_number(text) for text in rows.locator("td:nth-child(1)").all_inner_texts()]
-    assert shown == sorted(shown)
-    samples.get_by_role("spinbutton", name="Chain").fill("2")
-    expect(rows).to_have_count(6)
-    expect(page.locator(".count")).to_contain_text("6 found among 18")
-    samples.get_by_label("Energy from").fill("1e9")
-    expect(rows).to_have_count(0)
-    samples.get_by_label("Energy from").fill("")
-    samples.get_by_role("spinbutton", name="to", exact=True).fill("1e9")
-    expect(rows).to_have_count(6)
-    row = rows.nth(2)
-    epoch = row.locator("td").nth(3).inner_text()
-    row.get_by_role("button", name="Play").click()
-    expect(page.locator("#epoch-said")).to_have_text(f"{epoch} of 6")
-    expect(page.locator("#chain")).to_have_value("2")
-    at_step(page, 8)
 
 
 def test_a_run_is_started_watched_and_opened(visit):
@@ -391,19 +284,6 @@ def test_cards_wear_the_verdict_and_the_name(visit, runs):
     expect(page.locator("#runs-list a")).to_have_count(0)
 
 
-def test_a_run_and_its_report_tell_the_rule_from_the_run(short, runs):
-    page, said = short(), Run.open(runs / "second-try").diagnose().verdict.headline
-    expect(page.locator("h1")).to_have_text(NAME)
-    banner = page.locator(".verdict")
-    expect(banner).to_contain_text(said)
-    expect(banner).to_have_class("verdict open")
-    page.get_by_role("link", name="The whole report").click()
-    expect(page.locator("h1")).to_have_text(NAME)
-    expect(page.locator(".verdict")).to_contain_text(said)
-    expect(page.locator(".verdict")).to_have_class("verdict open")
-    assert page.get_by_text("target invariant").count() == 0
-
-
 def test_the_player_opens_at_the_first_accepted_change(short, runs):
     page = short()
     assert "##" not in page.locator("#play").inner_text()
@@ -417,73 +297,10 @@ def test_the_player_opens_at_the_first_accepted_change(short, runs):
     assert "✓ accepted" not in before
 
 
-def test_log_u_and_the_limit_are_explained_by_pointer_and_by_keys(short):
-    page = short()
-    for name, meaning in (("log u", "random number between 0 and 1"), ("limit", "fall of the")):
-        term = page.locator(".steps").get_by_role("button", name=name, exact=True)
-        tip = page.get_by_role("tooltip").filter(has_text=meaning)
-        expect(tip).to_have_count(0)
-        # Scrolling hides what is explained.
-        term.scroll_into_view_if_needed()
-        page.wait_for_timeout(100)
-        term.hover()
-        expect(tip).to_be_visible()
-        page.mouse.move(0, 0)
-        expect(tip).to_have_count(0)
-        term.focus()
-        expect(tip).to_be_visible()
-        page.keyboard.press("Escape")
-        expect(tip).to_have_count(0)
-        expect(term).to_have_accessible_description(re.compile(meaning))
-
-
-def test_outcomes_are_in_sight_on_a_phone(short):
-    page = short(**NARROW)
-    page.locator("#steps").scroll_into_view_if_needed()
-    for outcome in page.locator("#steps .result").all():
-        box = outcome.bounding_box()
-        assert box["width"] > 40
-        assert box["x"] >= 0
-        assert box["x"] + box["width"] <= 360
-    expect(page.get_by_text("u is a random number")).to_be_visible()
-    assert_nothing_is_cut_off(page)
-
-
-def test_a_run_is_started_from_a_text_with_frozen_tokens_and_a_name(visit):
-    page = visit()
-    page.get_by_label("Model").select_option("untrained")
-    page.get_by_label("Epochs").fill("3")
-    page.get_by_role("spinbutton", name="Chains").fill("2")
-    page.get_by_text("Name, starting text, prefix").click()
-    expect(page.get_by_label("Freeze")).to_be_disabled()
-    page.get_by_label("Name", exact=True).fill("From a text")
-    page.get_by_label("Starting text").fill("the river is long")
-    expect(page.get_by_role("spinbutton", name="Tokens")).to_be_disabled()
-    page.get_by_label("Freeze").fill(__file__)
-    page.get_by_role("button", name="Start and watch").click()
-    expect(page.locator("#refusal")).to_contain_text("not a file")
-    page.get_by_label("Freeze").fill("re:riv.r")
-    page.get_by_role("button", name="Start and watch").click()
-    page.wait_for_url("**/live")
-    expect(page.locator("h1")).to_have_text("From a text")
-    expect(page.locator("#state")).to_have_text("Finished", timeout=PATIENCE)
-    for text in page.locator("#chains .text").all_inner_texts():
-        assert "river" in text
-    expect(page.get_by_role("link", name="Start a run")).to_be_visible()
-
-
 @pytest.mark.parametrize("path", ["", "live"])
 def test_colours_follow_the_system_and_nothing_is_wider_than_a_phone(visit, path):
     assert_colours_follow(visit(path), visit(path, **DESKTOP, color_scheme="dark"))
     assert_nothing_is_cut_off(visit(path, **PHONE))
-
-
-@pytest.mark.parametrize("name", ["mh", "experts"])
-def test_a_chain_is_played_on_a_phone(play, name):
-    page = play(name, "&epoch=1", **PHONE)
-    page.locator("#forward").tap()
-    at_step(page, 1)
-    assert_nothing_is_cut_off(page)
 
 
 @pytest.mark.parametrize("view", [

@@ -11,17 +11,10 @@ from typer.testing import CliRunner
 
 from maskov import Run
 from maskov.cli import app
-from maskov.cli.commands import print_samples
-from maskov.models.tokens import words_of
-from maskov.runs import Sample
-from maskov.shipped import did_you_mean
 from maskov.ui.report import build, to_html, to_markdown
 
 FAST = "sample --epochs 2 --chains 2 --length 5"
 FILL = "infill -n 20 -c 4 --workers 0"
-
-
-# sample, resume, diagnose, report.
 
 
 def test_samples_go_to_standard_output_and_progress_to_standard_error(call):
@@ -57,27 +50,6 @@ def test_a_run_folder_diagnoses_itself_and_is_resumed(words, kernel, steps, prin
         assert isinstance(found[name], float)
     assert "acceptance rate" in printed("diagnose run")
     assert printed("resume run --json -q") == out
-
-
-def test_every_schedule_can_be_asked_for(call):
-    code, out, err = call(
-        "sample --epochs 4 --chains 2 --length 6 --json --force-accept 1 --burn-in 1 "
-        "--moves 'site(block=3, block_anneal=1, order=left-to-right)' --thin 1 "
-        "--proposal epsilon=0.1,top_p=0.9,top_k=20,temperature=0.8 "
-        "--target-temperature 1.2:0.2:0.5 "
-        "--start greedy"
-    )
-    assert (code, len(out.splitlines())) == (0, 2 * 3)
-    for phrase in ("block:3-1/epoch>=1", "T:1.2-0.2/epoch>=0.5", "invariant: no"):
-        assert phrase in err
-
-
-def test_early_tests_change_what_is_accepted_and_are_in_the_signature(printed, tmp_path):
-    ask = f"{FAST} --json -q -n 6 --moves 'site(block=2)'"
-    out = printed(f"{ask} --delayed 2 --out run")
-    assert "delayed:2" in Run.open(tmp_path / "run").signature
-    assert printed(f"{ask} --delayed 2") == out
-    assert printed(f"{ask} --delayed 0") != out
 
 
 def test_every_starting_text_has_its_chains_and_the_run_says_so(call, tmp_path):
@@ -135,17 +107,6 @@ def test_blanks_of_unknown_length_are_filled_with_the_moves_they_need(rows, prin
         assert (line["tokens"][0], line["tokens"][1 + first]) == ("the", "of")
     printed("diagnose run")
     printed("report run --format md")
-
-
-@pytest.mark.usefixtures("_short_tuning")
-@pytest.mark.parametrize("prior", ["flat", "4:1,8:2"])
-def test_weights_of_lengths(prior, rows):
-    words = "--moves site,span,insert-delete --length 4:8 --length-prior"
-    found = rows(f"sample -n 2 -c 2 {words} {prior} --out run")
-    assert all(4 <= len(line["ids"]) <= 8 for line in found)
-    manifest = Run.open("run").manifest
-    assert len(manifest.tuning.lengths) == (5 if prior == "flat" else 0)
-    assert ("length_prior(4," in manifest.energy) == (prior == "4:1,8:2")
 
 
 def test_a_name_is_kept_in_the_run_folder_and_shown_by_reports(printed):
@@ -257,9 +218,6 @@ def test_templates_are_told_apart_and_keep_their_words(table, rows, tmp_path):
         assert "[MASK]" not in row["tokens"]
 
 
-# score.
-
-
 def test_texts_are_scored_from_arguments_files_and_standard_input(printed, rows, tmp_path):
     texts = ["the cat sat on the mat .", "the dog"]
     content = "".join(text + "\n" for text in texts)
@@ -287,22 +245,6 @@ def test_energies_add_up_and_the_judge_is_the_shipped_one(rows):
     assert both == pytest.approx(named + energy("-e norm -m wiki-small"))
 
 
-@pytest.mark.parametrize(
-    ("energy", "head"),
-    [("raw", "E_raw E_norm"), ("norm", "E_raw E_norm"), ("norm(groups=2)", "norm(groups=2)"),
-     ("raw+0.5*norm", "raw+0.5*norm E_raw E_norm"),
-     ("autoregressive(wiki-judge)", "autoregressive")],
-)  # fmt: skip
-def test_the_table_says_which_energies_it_has(energy, head, printed, rows):
-    words = ("score 'the cat sat' 'the dog' -e", energy)
-    first, *lines = printed(*words).splitlines()
-    assert first.split() == [*head.split(), "text"]
-    for line, one in zip(lines, rows(*words), strict=True):
-        shown = line.split()[: len(head.split())]
-        assert [f"{value:.4f}" for value in one["energies"].values()] == shown
-        assert one["energies"].get(energy.partition("(w")[0]) == pytest.approx(one["energy"])
-
-
 def test_words_have_the_sum_of_their_tokens(rows, printed):
     line = "score 'The cat sat on the mat.' -m wiki-small"
     (found,) = rows(line)
@@ -312,22 +254,6 @@ def test_words_have_the_sum_of_their_tokens(rows, printed):
     assert sum(found["word_terms"]) == pytest.approx(found["energy"])
     assert printed(f"{line} --words").split()[-2:] == ["mat.", f"{found['word_terms'][-1]:.2f}"]
     assert "words" not in printed(line)
-
-
-@pytest.mark.parametrize(
-    ("text", "tokens", "words"),
-    [
-        ("The cat's mat.", ["the", "cat", "'", "s", "mat", "."], [0, 1, 1, 1, 2, 2]),
-        ("  a b", ["a", "b"], [0, 1]),
-        ("unbelievable", ["un", "##believ", "##able"], [0, 0, 0]),
-        ("qqq un", ["[UNK]", "un", "##x"], [0, 1, 1]),
-        ("ab c", ["Ġa", "q", "Ġc"], [0, 0, 1]),
-        ("ab c", ["a@@", "x", "c"], [0, 0, 1]),
-        ("", [], []),
-    ],
-)
-def test_tokens_belong_to_words(text, tokens, words):
-    assert words_of(text, tokens) == words
 
 
 def test_unknown_tokens_are_pointed_out(call):
@@ -343,9 +269,6 @@ def test_unknown_tokens_are_pointed_out(call):
     assert err.count("\n") == 6
 
 
-# models, help, names.
-
-
 def test_the_models_are_listed(printed):
     found = {row["name"]: row for row in map(json.loads, printed("models --json").splitlines())}
     assert found["tiny-translation"]["pairs"] == ["de-en", "ro-en"]
@@ -358,15 +281,6 @@ def test_the_models_are_listed(printed):
     assert named == ["wiki-judge (default judge of evaluate)", "wiki-small (default)"]
     assert any("autoregressive: random weights" in line for line in lines)
     assert printed("--version").startswith("maskov ")
-
-
-@pytest.mark.parametrize(
-    ("name", "meant"),
-    [("wiki-smal", "wiki-small"), ("WikiSmall", "wiki-small"), ("antibert", "antiberty"),
-     ("bert-base-uncased", None), ("./folder", None)],
-)  # fmt: skip
-def test_a_near_miss_of_a_name_is_recognised(name, meant):
-    assert did_you_mean(name) == ("" if meant is None else f"Did you mean '{meant}'? ")
 
 
 def help_of(command: str) -> str:
@@ -401,17 +315,6 @@ def test_help_shows_few_options_first_and_no_types_of_flags(command):
         assert all(title.startswith("Advanced: ") for title in found)
     if command == "sample":
         assert sum(map(len, found.values())) > 20
-
-
-def test_samples_are_spelled_as_people_write(capsys):
-    tokens = ["saint", "-", "maurice", "'", "s", "(", "swiss", ")", "abbe", "##y", "."]
-    text = "saint - maurice ' s ( swiss ) abbey."
-    sample = Sample(0, 8, text, tokens, list(range(len(tokens))), -1.5, 2.25)
-    print_samples([sample])
-    shown = capsys.readouterr().out
-    assert "saint-maurice's (swiss) abbey." in shown
-    assert "-1.50" in shown
-    assert sample.text == text
 
 
 def test_sample_has_few_options():

@@ -5,8 +5,8 @@ from dataclasses import asdict
 
 import pytest
 
-from maskov import Autoregressive, energies
-from maskov.evaluation import compare, evaluate
+from maskov import energies
+from maskov.evaluation import compare
 
 REFERENCES = ["the cat sat in the house", "a big red dog ran", "the old bird ate and ran", "dog"]
 TRANSLATIONS = ["the big cat sat in the house", "", "the old bird ate the cat", "a dog"]
@@ -62,37 +62,3 @@ def test_translations_are_compared_and_need_no_judge(call, printed):
     # The stand-in for the judge must be able to fail, or this shows nothing.
     with pytest.raises(AssertionError, match="a judge was loaded"):
         call("evaluate words.txt")
-
-
-@pytest.mark.usefixtures("_no_judge")
-@pytest.mark.parametrize("texts", [["", "b b"], ["b b", ""], ["", ""], [""]])
-def test_empty_lines_are_kept_wherever_they_stand(texts, printed, refused, tmp_path):
-    references = ["a a", "b b"][: len(texts)]
-    (tmp_path / "two.txt").write_text(plain(references))
-    line = "evaluate - --references two.txt"
-    assert json.loads(printed(f"{line} --json", stdin=plain(texts))) == (
-        asdict(compare(texts, references))
-    )
-    assert "'-' is empty" in refused(line)
-
-
-def test_with_a_judge_both_kinds_of_numbers_are_there(printed, home, tmp_path, monkeypatch):
-    (tmp_path / "training.txt").write_text("a dog\n")
-    line = f"evaluate words.txt {AGAINST} --judge @judge --training training.txt"
-    scores = asdict(compare(WORDS, REFERENCES))
-    judge = Autoregressive(str(home / "judge"))
-    judged = asdict(evaluate(WORDS, judge, tmp_path / "training.txt"))
-    assert scores.keys() & judged.keys() == {"sentences", "notes"}
-    assert json.loads(printed(f"{line} --json")) == scores | judged
-    assert judged["copied"] == 1 / 4
-    shown = printed(line)
-    assert "(95 %)" in shown
-    assert "perplexity per token" in shown
-
-
-def test_notes_of_both_kinds_are_joined(printed, tmp_path, monkeypatch):
-    monkeypatch.setattr("maskov.evaluation._MANY", 1)
-    (tmp_path / "one.txt").write_text("the cat .\n")
-    line = "evaluate one.txt --references one.txt --judge @judge --json"
-    first, second = json.loads(printed(line))["notes"]
-    assert ("tokenised" in first, "self-BLEU" in second) == (True, True)

@@ -7,7 +7,6 @@ import pytest
 import maskov
 from maskov import Run
 from maskov.fasta import mutations
-from maskov.models.packed import PickledModel
 
 PARENTS = ">one heavy\nEVQLVE\nSGGG*\n>two\ndiqmtq\n"
 FAST = "--epochs 3 --burn-in 1 --chains 2 --energy norm -q"
@@ -79,14 +78,6 @@ def test_thinned_samples_are_named_by_their_epoch_and_come_back(rows, printed, t
     assert library.read_bytes() == before
 
 
-def test_changing_lengths_have_names_and_no_mutations(rows, tmp_path):
-    words = "--moves site,insert-delete --length-prior none --out run"
-    found = rows(f"sample --start-text parents.fa {BERT} {words}")
-    assert all("name" in row and "mutations" not in row for row in found)
-    assert (tmp_path / "run" / "samples.fa").exists()
-    assert not (tmp_path / "run" / "mutations.csv").exists()
-
-
 def test_motifs_and_letters_are_written_without_spaces(model, rows):
     words = "--contains ESG --avoid 'C, KK' --allow 1-2:EVQ"
     for row in rows(f"sample --start-text one.fa {model} {words}"):
@@ -128,24 +119,6 @@ def test_other_letters_of_given_sequences_stay_and_are_scored(call, rows, printe
     for row in rows(f"infill EX__U {ESM}"):
         assert (joined(row)[:2], joined(row)[4:]) == ("EX", "U")
     assert maskov.score(maskov.load(home / "esm", "cpu"), ["EVX"])[0].unknown == 0
-
-
-def test_models_of_letters_that_are_not_proteins_keep_their_letters():
-    from maskov.models import tokens
-
-    none = maskov.load("untrained").forbidden[:0]
-    for letters in ("ACGTN-", "ACDEFGHIKLMNPQRSTVWYabc", "ACDEFGHIKLMNPQRSTVWY"):
-        assert not tokens.other_letters(letters, none.new_zeros(len(letters)))
-    letters = "ACDEFGHIKLMNPQRSTVWYX-"
-    assert tokens.other_letters(letters, none.new_zeros(len(letters))) == {20, 21}
-
-
-def test_workers_are_sent_the_letters(home):
-    model = maskov.load(home / "esm", "cpu", extra_letters="XU")
-    sent = PickledModel.of(model).unpack(model.device)
-    assert sent.source.extra_letters == "UX"
-    assert sent.fingerprint() == model.fingerprint()
-    assert sent.fingerprint() != maskov.load(home / "esm", "cpu").fingerprint()
 
 
 def test_an_underscore_is_a_blank_wherever_templates_are_read(model, rows, home):

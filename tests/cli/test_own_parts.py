@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 
 import maskov
-from maskov.errors import InputError, Interrupted, RunError
-from maskov.parts import parse_call, part_text
+from maskov.errors import Interrupted, RunError
 from odd_workers import files, oddly
-from small import tiny_bert
 
 MODULE = '''
 """Parts that are not maskov's."""
@@ -124,7 +122,6 @@ def test_a_run_with_own_parts_is_written_stopped_and_resumed(part, printed, refu
 
 @pytest.mark.parametrize("processes", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_workers_build_them_again(processes, printed, monkeypatch):
-    """All kinds of parts in one run, with spans."""
     words = (
         f'sample {RUN} --energy "{ENERGY} + 0.5*own_parts:Longer" --delayed 2 --quiet '
         '--moves "site:2,own_parts:MyMove:1,span:1"'
@@ -170,21 +167,6 @@ def test_what_cannot_be_used_is_refused(words, reason, call):
     assert (code, reason in err, err.count("\n")) == (2, True, 1)
 
 
-def test_init_of_a_kernel_is_called_by_the_loop():
-    kernel = maskov.parts.load_part("own_parts:MyKernel", [], {}, trust=True)
-    maskov.sample(tiny_bert(), kernel, maskov.Schedule(epochs=2), chains=2, length=4)
-    assert type(kernel).started >= 2
-
-
-def test_a_part_that_nobody_can_name_stays_in_this_process(tmp_path):
-    energy = maskov.Raw() + maskov.energies.as_energy(lambda texts: [0.5] * len(texts))
-    kernel, settings = maskov.Metropolis(energy), {"chains": 2, "length": 4, "epochs": 2}
-    assert len(maskov.sample(tiny_bert(), kernel, **settings).samples) == 2
-    for more in ({"out": tmp_path / "run"}, {"workers": maskov.Workers(2)}):
-        with pytest.raises(InputError, match="make it again"):
-            maskov.sample(tiny_bert(), kernel, **settings, **more)
-
-
 def test_a_manifest_from_elsewhere_imports_nothing(printed):
     printed(f"sample {RUN} --quiet --out run")
     Path("evil.py").write_text("from pathlib import Path\nPath('ran').touch()\n")
@@ -200,24 +182,3 @@ def test_a_manifest_from_elsewhere_imports_nothing(printed):
         with pytest.raises(RunError, match="--trust-parts"):
             maskov.resume("run", maskov.load("untrained", "cpu"))
         assert not Path("ran").exists()
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("name", ("name", [], {})),
-        ("a.b:C", ("a.b:C", [], {})),
-        ("a:C('x, y', 2)", ("a:C", ["x, y", 2], {})),
-        ("a:C(word, k=v, n=1.5)", ("a:C", ["word"], {"k": "v", "n": 1.5})),
-        ("a:C([1, 2], (3, 4))", ("a:C", [[1, 2], (3, 4)], {})),
-    ],
-)
-def test_calls_are_read(text, expected):
-    assert parse_call(text) == expected
-
-
-def test_names_are_read_back():
-    energy = maskov.parse_energy(ENERGY)
-    assert str(energy) == "raw+12*own_parts:Contains('red')"
-    assert str(maskov.parse_energy(str(energy))) == str(energy)
-    assert part_text(energy.parts[1][1].function) == "own_parts:Contains('red')"

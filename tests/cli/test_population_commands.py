@@ -72,46 +72,6 @@ def test_passes_are_the_budget_of_a_particle(printed):
     assert long > 2 * short
 
 
-def test_particles_of_several_lengths(printed):
-    ask = f"{POPULATION.replace('--length 5', '--length 2:5')} --out run --json -q"
-    out = printed(ask)
-    lengths = [len(json.loads(line)["tokens"]) for line in out.splitlines()]
-    assert len(set(lengths)) > 1
-    assert printed("resume run --json -q") == out
-    (figures,) = json.loads(printed("diagnose run --json"))["diagnosis"]["populations"]
-    assert {one["length"] for one in figures["lengths"]} == set(lengths)
-    assert sum(one["share"] for one in figures["lengths"]) == pytest.approx(1)
-    whole = sum(math.exp(one["log_z"]) for one in figures["lengths"]) / 4
-    assert math.log(whole) == pytest.approx(figures["log_z"])
-    assert all(one["position"] < max(lengths) for one in figures["tokens"])
-    assert "share" in printed("diagnose run")
-
-
-def test_populations_of_templates_fill_their_blanks(printed):
-    ask = "infill 'the [MASK] was [MASK]' --particles 6 --populations 2 --out run --json -q"
-    lines = printed(ask)
-    for line in lines.splitlines():
-        words = json.loads(line)["tokens"]
-        assert (words[0], words[2]) == ("the", "was")
-    (figures,) = json.loads(printed("diagnose run --json"))["diagnosis"]["populations"]
-    assert {one["position"] for one in figures["tokens"]} == {1, 3}
-
-
-def test_populations_keep_constraints(printed, tmp_path):
-    ask = f"{POPULATION} --populations 1 --contains question --avoid the --json -q"
-    for line in printed(ask).splitlines():
-        words = json.loads(line)["text"].split()
-        assert "question" in words
-        assert "the" not in words
-    text = "felt black last question"
-    (tmp_path / "texts.txt").write_text(text)
-    ask = "sample --energy norm --particles 6 --populations 1 --start-text texts.txt --json -q"
-    for line in printed(f"{ask} --max-changes 2 --freeze 4").splitlines():
-        words = json.loads(line)["tokens"]
-        assert sum(one != two for one, two in zip(words, text.split(), strict=True)) <= 2
-        assert words[-1] == "question"
-
-
 @pytest.mark.parametrize(
     ("words", "phrase"),
     [
@@ -141,18 +101,6 @@ def test_scores_of_ordered_energies_are_likelihoods(call, printed):
         bits = line["energy"] / math.log(2) / len(text)
         assert line["bits_per_byte"] == pytest.approx(bits)
     assert "nats_per_token" not in json.loads(printed("score --json", texts[0]))
-
-
-def test_scores_of_translations_given_their_sources(call, printed, tmp_path):
-    tiny_translation.save(tmp_path / "tiny")
-    texts = [" ".join(tiny_translation.WORDS[:3])] * 2
-    sources = ("--sources", tiny_translation.SOURCES[0], "--sources", tiny_translation.SOURCES[1])
-    ask = "score --model tiny --energy ordered --json"
-    one, other = (
-        json.loads(line)["energy"] for line in printed(ask, *sources, *texts).splitlines()
-    )
-    assert abs(one - other) > 1e-6  # the same text, given other sources
-    assert "does not translate" in call("score --model untrained --sources felt", "felt")[2]
 
 
 def test_evidence_as_a_table_json_csv_and_a_picture(call, printed, tmp_path):
@@ -211,13 +159,3 @@ def test_evidence_without_texts_needs_a_length(call, printed):
     assert code == 2
     assert "--length" in err
     assert call(f"{EVIDENCE} --length 100000")[0] == 2
-
-
-def test_evidence_in_python():
-    model, energy = maskov.load("untrained"), maskov.Ordered(orders=2)
-    texts = ["felt black last question", "question the there"]
-    (target,) = maskov.evidence(model, texts, energy=energy).targets
-    scores = maskov.score(model, texts, energy)
-    tokens = sum(len(score.tokens) for score in scores)
-    assert target.nats_per_token == pytest.approx(sum(one.energy for one in scores) / tokens)
-    assert target.exact

@@ -233,6 +233,8 @@ REFUSED = {
         --method ar --chains 2                      | does not use --chains
         --method ar --out run                       | no use of --out
         --method ar --token-budget 9                | drop it
+        --method ar --workers 2                     | 'ar'
+        --method ar --resident 3                    | 'ar'
         --method ar --autoregressive tiny-translation | needs an autoregressive one
         --method ar --autoregressive ./nowhere       | 'nowhere'
         --epochs 3                                  | does not use --epochs
@@ -262,6 +264,18 @@ REFUSED = {
         short --references references               | translations is 1, that of references 3
         chains.jsonl --references references        | 6 translations from 2 chains
         bad.jsonl --references references           | line 2 of 'bad.jsonl'
+        empty --judge @judge                        | is empty
+        gap --judge @judge                          | sentence 2 is empty
+        long --judge @judge                         | takes at most 24
+        bytes --judge @judge                        | not UTF-8 text (line 2)
+        bad.jsonl --judge @judge                    | line 2 of
+        nowhere --judge @judge                      | cannot read 'nowhere'
+        mine --judge @judge                         | not a run folder
+        short --judge @judge --training nowhere     | cannot read 'nowhere'
+        short --judge ./nowhere                     | no causal language model
+        short --judge untrained                     | 'untrained' is a masked model
+        short --judge @judge --device abacus        | not available
+        short --judge @judge --token-budget 0       | at least 1, not 0
     """,
     "resume nowhere": "| not a run folder",
     "diagnose nowhere": "| not a run folder",
@@ -310,7 +324,6 @@ def test_weights_that_are_not_numbers_are_one_sentence(refused, tmp_path):
 
 
 def test_a_full_disk_is_one_sentence_and_leaves_nothing(tmp_path):
-    """A limit on file sizes stands for the disk: the write fails in the middle of a file."""
     words = ["sample", "-m", "untrained", "-n", "2", "--length", "5", "--out", f"{tmp_path}/run"]
     limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (60, 60))  # noqa: E731
     code, _, err = Forked(words, before=limit).end()

@@ -115,9 +115,6 @@ def test_a_target_or_a_word_must_be_given(call, masked):
             maskov.rewrite(masked, ["the food"], **options)
 
 
-# Folders.
-
-
 def test_a_folder_is_a_run_that_the_same_command_continues(printed, rows, tmp_path):
     out, line = tmp_path / "out", f"{TOWARD} lines --json --out out"
     whole, kept = printed(line), files(out)
@@ -131,15 +128,6 @@ def test_a_folder_is_a_run_that_the_same_command_continues(printed, rows, tmp_pa
     assert run.diagnose().groups == len(LINES)
     # Another pick of what is finished needs no other run.
     assert rows(f"{line} --pick last") == rows(f"{TOWARD} lines --pick last")
-
-
-def test_of_a_large_run_the_same_is_picked(masked, monkeypatch):
-    """It does not trace its tokens, and keeps samples of all epochs instead."""
-    options = {"chains": 2, "epochs": 3, "keep": 1.0}
-    small = maskov.rewrite(masked, LINES, "contains('good')", **options)
-    monkeypatch.setattr("maskov.runs.store._MOST_PLACES", 1)
-    assert maskov.rewrite(masked, LINES, "contains('good')", **options) == small
-    assert len({one.epoch for one in small}) > 1
 
 
 # Other words, and what of the run they change.
@@ -184,9 +172,6 @@ def test_code_that_a_folder_names_is_not_imported(call, tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
-# In Python.
-
-
 def test_in_python(masked, tmp_path, monkeypatch):
     options = {"chains": 2, "epochs": 2, "keep": 0.0}
     found = maskov.rewrite(masked, LINES[:2], "contains('good')", **options)
@@ -229,9 +214,6 @@ def test_what_was_stopped_ends_the_same(home, tmp_path):
     assert files(cut) == files(tmp_path / "whole")
 
 
-# Sequences of letters.
-
-
 @pytest.fixture(params=[ESM, "--model '@bert(tokenizer=@bert/vocab.txt)' --device cpu"])
 def protein(request):
     return f"{PROTEIN} {request.param}"
@@ -263,43 +245,6 @@ def test_sequences_have_names_and_mutations(protein, rows, printed, tmp_path):
     free = rows(f"{protein} --moves insert-delete --keep 0")
     assert any(len(row["text"]) != len(row["source"]) for row in free)
     assert all("name" in row and "mutations" not in row for row in free)
-
-
-def test_constraints_and_frozen_letters(rows, tmp_path):
-    (tmp_path / "masks").write_text("###.......\n..#..#\n#.....\n")
-    words = "--freeze masks --max-changes 2 --avoid 'K, WW' --allow 2:VILMA --keep 0"
-    found = rows(f"{PROTEIN} {ESM} {words} --every-chain")
-    held = {"one heavy": [0, 1, 2], "two": [2, 5], "three": [0]}
-    for row in found:
-        text, parent = row["text"], row["source"]
-        assert all(text[place] == parent[place] for place in held[row["name"]])
-        assert len(row["mutations"]) <= 2
-        assert ("K" in text, "WW" in text, text[1] in "VILMA") == (False, False, True)
-    assert any(row["mutations"] for row in found)
-    same = rows(f"{PROTEIN} {ESM} --freeze 're:^..|QL' --keep 0")
-    assert all(row["text"][:2] == row["source"][:2] for row in same)
-    assert same[0]["text"][2:4] == same[2]["text"][2:4] == "QL"
-
-
-def test_letters_are_words_of_experts(protein, rows):
-    """Models of proteins write spaces between letters."""
-    toward = "contains('A', 'C C')+avoids('V')+repeats+hamming(unit=words)"
-    for row in rows(f"{protein} --moves site --toward", toward):
-        energies, text = row["energies"], row["text"]
-        assert energies["contains('A', 'C C')"] == ("A" not in text) + ("CC" not in text)
-        assert energies["avoids('V')"] == text.count("V")
-        assert energies["hamming(unit=words)"] == len(row["mutations"])
-        assert energies["repeats"] == sum(
-            letter in text[max(0, place - 4) : place] for place, letter in enumerate(text)
-        )
-
-
-@pytest.mark.parametrize("expert", ["contains('A')", "edit(unit=words)"])
-def test_experts_of_words_need_spaces(expert, home, monkeypatch):
-    model = maskov.load(home / "esm", "cpu")
-    monkeypatch.setattr(model, "decode", lambda ids: "".join(model.token_strings(ids)))
-    with pytest.raises(InputError, match=r"counts words, and .* without spaces"):
-        maskov.rewrite(model, [Record("a", "EVQL")], expert, epochs=1, chains=1)
 
 
 def test_a_folder_of_sequences_keeps_their_names(printed, refused, tmp_path):

@@ -68,17 +68,6 @@ def test_empty_lines_are_kept_in_place(printed, rows):
         assert printed(f"{DE} {method}", stdin="\n\n") == "\n\n"
 
 
-def test_every_chain_can_be_printed(rows):
-    everyone = rows(f"{MH} -c 3 --every-chain", stdin=TEXT)
-    assert [(line["source"], line["chain"]) for line in everyone] == [
-        (text, chain) for text in SOURCES for chain in range(3)
-    ]
-    assert rows(f"{MH} -c 3", stdin=TEXT) == everyone[::3]
-    picked = rows(f"{MH} -c 3 --pick mbr", stdin=TEXT)
-    assert len(picked) == len(SOURCES)
-    assert all(line in everyone for line in picked)
-
-
 def test_every_option_reaches_its_method(printed, model):
     given = {
         "energy": "norm", "epochs": 3, "temperature": 1.5, "force_accept": 1, "chains": 3,
@@ -124,19 +113,6 @@ def test_a_run_folder_is_kept_and_can_be_resumed(rows, printed, refused, shelf, 
     printed("translate - -m ./link/tiny-translation -q --out other", stdin="red\n")
     source = Run.open(tmp_path / "other").manifest.config.model.source
     assert source == ModelSource(str(shelf / "tiny-translation"))
-
-
-def test_chains_start_from_drafts_and_from_the_autoregressive_translation(printed, tmp_path):
-    (tmp_path / "texts").write_text("red\n\nblue green\n")
-    (tmp_path / "drafts").write_text("blue\n\nwhite red\n")
-    line = MH.replace("-", "texts", 1)
-    out = printed(f"{line} --drafts drafts --out run")
-    assert [len(line.split()) for line in out.split("\n")] == [1, 0, 2, 0]
-    assert Run.open("run").manifest.inputs.texts == ("blue", "white red")
-    assert printed(f"{line} --drafts -", stdin=(tmp_path / "drafts").read_bytes()) == out
-    written = printed("translate texts --pair de-en --autoregressive tiny-twin -q --method ar")
-    printed(f"{line} --autoregressive tiny-twin --start autoregressive --out twin")
-    assert Run.open("twin").manifest.inputs.texts == tuple(written.split("\n")[:3:2])
 
 
 def test_sampled_lengths_are_weighed_by_the_autoregressive_model_where_there_is_one(printed, shelf):

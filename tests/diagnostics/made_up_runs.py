@@ -71,9 +71,6 @@ def traces(raw: np.ndarray, norm: np.ndarray | None = None, steps: Any = 5) -> d
     }
 
 
-# Energies.
-
-
 def autoregressive(correlation: float, draws: int, chains: int, seed: int = 0) -> np.ndarray:
     """Return stationary AR(1) chains of unit variance, draws × chains."""
     random = np.random.default_rng(seed)

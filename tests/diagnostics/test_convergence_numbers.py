@@ -1,12 +1,15 @@
-"""R-hat, effective sizes, errors and times of energies and tokens, against ArviZ and theory."""
+"""Numbers of convergence against ArviZ and theory: of energies, and of tokens."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from arviz_stats.base import array_stats as arviz
-from made_up_runs import autoregressive, sticky
+from arviz_stats.base import array_stats, array_stats as arviz
+from made_up_runs import autoregressive, manifest, sticky, traces
 
+from maskov.config import Inputs
+from maskov.diagnostics import diagnose
 from maskov.diagnostics.chains import Group
 from maskov.diagnostics.convergence import (
     Convergence,
@@ -17,7 +20,7 @@ from maskov.diagnostics.convergence import (
     nested_r_hat,
     r_hat_limit,
 )
-from maskov.diagnostics.tokens import token_correlation
+from maskov.diagnostics.tokens import token_correlation, token_statistics
 
 
 def of_tokens(tokens, *groups):
@@ -88,27 +91,6 @@ def test_an_autoregressive_chain_has_the_time_that_theory_says(correlation, devi
         assert sizes.mcse == pytest.approx(4000**-0.5, rel=0.12)
 
 
-@pytest.mark.parametrize(
-    ("lags", "time", "at_least"),
-    [
-        # Pairs of 1.5, 0.3 and 0.7, of which the last may be no larger than the one before.
-        ([1.0, 0.5, 0.2, 0.1, 0.4, 0.3, -0.2, 0.1, 0.9, 0.9], -1 + 2 * (1.5 + 0.3 + 0.3), False),
-        ([1.0, 0.5, 0.2, 0.1, 0.4, 0.3], 3.2, True),
-        ([1.0, -0.9], 1 / 3, True),
-    ],
-)
-def test_a_time_sums_falling_pairs_up_to_the_first_that_is_not_positive(lags, time, at_least):
-    found = correlation_of(np.array(lags), 1000, spacing=2)
-    assert (found.time, found.at_least) == (pytest.approx(2 * time), at_least)
-
-
-def test_groups_at_different_levels_correlate_as_each_does():
-    parts = [autoregressive(0.5, 1000, 4), 1000 + autoregressive(0.5, 1000, 2, seed=1)]
-    assert autocorrelation(parts)[:4] == pytest.approx(0.5 ** np.arange(4), abs=0.1)
-    # Taken for one group they would never forget.
-    assert autocorrelation([np.concatenate(parts, axis=1)])[:4].min() > 0.99
-
-
 def test_chains_of_another_level_or_width_do_not_agree():
     draws = autoregressive(0.0, 200, 2) + np.array([0, 20])
     found, lags = convergence(draws), correlation_of(autocorrelation([draws]), draws.size)
@@ -137,25 +119,6 @@ def test_chains_of_another_level_or_width_do_not_agree():
 def test_nothing_is_claimed_of_chains_that_do_not_move_or_are_short(draws):
     assert replace(convergence(draws), mean=None) == Convergence()
     assert len(draws) < 8 or is_constant(draws)
-
-
-def test_one_chain_that_moves_is_enough_to_speak_of():
-    draws = np.zeros((50, 4))
-    draws[:, 2] = autoregressive(0.0, 50, 1)[:, 0]
-    assert not is_constant(draws)
-    assert convergence(draws).r_hat is not None
-    assert convergence(autoregressive(0.0, 8, 4)).r_hat is not None
-
-
-def test_a_tail_without_values_has_no_size():
-    draws = np.zeros((100, 2))
-    draws[::50] = -1  # so few that both quantiles are the largest value
-    assert float(arviz.ess(draws.T, method="tail", prob=(0.05, 0.95))) == 200
-    assert convergence(draws).ess_tail is None
-    assert convergence(draws).ess_bulk is not None
-
-
-# Tokens. Five standard deviations over 200 seeds, as above.
 
 
 @pytest.mark.parametrize(
@@ -199,3 +162,94 @@ def test_chains_stuck_at_different_tokens_never_forget_and_groups_have_their_own
     expected = (1 / 3 - 1 / 6) / (1 - 1 / 6)
     assert of_tokens(tokens).autocorrelation[10] == pytest.approx(expected, abs=0.05)
     assert of_tokens(tokens[:7], *apart).time is None
+
+
+CHAINS, EPOCHS = 8, 600
+MODES = np.array([0, 1, 1, 0, 1, 0, 1, 0])
+
+
+def statistics_of(tokens, *rest):
+    """Return the statistics of sequences of one length."""
+    return token_statistics(tokens, np.full(tokens.shape[:2], tokens.shape[2]), *rest)
+
+
+def one_group(chains: int) -> list[Group]:
+    return [Group(0, None, np.arange(chains))]
+
+
+def test_two_symmetric_modes_are_not_convergence():
+    """Chains in distinct modes have the same energies; the share of a token tells them apart."""
+    tokens = np.empty((EPOCHS, CHAINS, 5), dtype=np.int32)
+    tokens[:] = MODES[:, None]
+    tokens[:, :, 0] = sticky(0.1, EPOCHS, CHAINS, 1, 3)[:, :, 0]
+    values = traces(autoregressive(0.0, EPOCHS, CHAINS))
+    assert diagnose(manifest(EPOCHS, CHAINS), values).verdict.state == "converged"
+    values |= {"tokens": tokens, "rejected": np.zeros_like(tokens, dtype=np.bool_)}
+    found = diagnose(manifest(EPOCHS, CHAINS), values, names=lambda: {0: "red", 1: "blue"})
+    assert found.energies["E_raw"].r_hat < 1.01
+    assert str(found.verdict).startswith("not converged: nested R-hat ")
+    assert found.verdict.times_longer is None
+    assert "--epochs" not in found.verdict.advice
+    names = [one.name for one in found.tokens.statistics]
+    assert {"the share of 'red'", "the share of 'blue'"} <= set(names)
+    stuck = next(one for one in found.tokens.statistics if "at position 2" in one.name)
+    assert (stuck.r_hat, stuck.ess) == (math.inf, CHAINS)
+    # Once all chains are in one mode there is nothing left to disagree on.
+    tokens[:, :, 1:] = 0
+    assert diagnose(manifest(EPOCHS, CHAINS), values).verdict.state == "converged"
+
+
+def test_the_numbers_are_those_of_arviz():
+    tokens = sticky(0.7, 200, 4, 3, 2)
+    found = statistics_of(tokens, one_group(4), lambda: {0: "a"})
+    share = next(one for one in found if one.name == "the share of 'a'")
+    chains = (tokens == 0).mean(2).T
+    assert share.r_hat == nested_r_hat(chains.T)
+    assert share.ess == pytest.approx(float(array_stats.ess(chains, method="mean")))
+    assert share.mean == pytest.approx(chains.mean())
+    assert [one.ess for one in found] == sorted(one.ess for one in found)
+    assert any(one.name == "token 1 at position 3" for one in found)
+
+
+def test_templates_are_not_compared_with_each_other():
+    lines = Inputs(templates=("a", "b"))
+    tokens = np.concatenate(
+        [sticky(0.1, 400, 4, 5, 2), 2 + sticky(0.1, 400, 4, 5, 2, seed=1)], axis=1
+    )
+    values = traces(autoregressive(0.0, 400, 8))
+    values |= {"tokens": tokens, "rejected": np.ones_like(tokens, dtype=np.bool_)}
+    found = diagnose(manifest(400, 8, inputs=lines, chains_each=4), values)
+    assert found.verdict.state == "converged"
+    assert any(one.name.endswith("of input 2") for one in found.tokens.statistics)
+    in_all = {one.name for one in found.tokens.statistics if one.chains == 8}
+    assert in_all == {"the choice of tokens"}
+    pooled = diagnose(manifest(400, 8), values)
+    assert pooled.verdict.state == "not converged"
+
+
+def test_shares_are_of_the_tokens_inside_a_sequence():
+    """Padding is no token, whatever it holds, and a longer sequence has no larger share."""
+    random = np.random.default_rng(0)
+    tokens = sticky(0.1, 400, 4, 8, 2)
+    lengths = random.integers(3, 9, size=(400, 4))
+    values = traces(autoregressive(0.0, 400, 4)) | {"lengths": lengths, "tokens": tokens}
+    values["rejected"] = np.ones_like(tokens, dtype=np.bool_)
+    about = manifest(400, 4, inputs=Inputs(length=(3, 8), sampled=True), width=8, shortest=3)
+    clean = diagnose(about, values)
+    assert clean.groups == 1  # chains that change their length share a target
+    assert clean.verdict.state == "converged"
+    beyond = np.arange(8) >= lengths[:, :, None]
+    tokens[beyond] = 7
+    assert diagnose(about, values).tokens.statistics == clean.tokens.statistics
+    inside = (tokens == 0).sum(2) / lengths
+    share = next(one for one in clean.tokens.statistics if one.name == "the share of token 0")
+    assert share.mean == pytest.approx(inside.mean())
+    # Lengths that never change are known from the trace of any other run, too.
+    fixed = values | {"lengths": np.broadcast_to([3, 3, 8, 8], (400, 4)), "steps": 0 * lengths + 9}
+    assert not any("unknown" in note for note in diagnose(about, values).notes)
+    # Chains that may change theirs and never did must still agree with each other.
+    assert diagnose(about, fixed).groups == 1
+    about = manifest(400, 4, inputs=Inputs(length=(3, 8)), width=8, shortest=3)
+    found = diagnose(about, fixed)
+    assert found.groups == 2
+    assert any(one.name.endswith("of length 8") for one in found.tokens.statistics)

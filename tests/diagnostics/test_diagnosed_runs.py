@@ -1,24 +1,17 @@
 """Real runs diagnosed: rates by position, experts, ArviZ's object, and `maskov diagnose`."""
 
 import json
-import subprocess
-import sys
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from arviz_stats.base import array_stats
 
 import maskov
 from maskov import DelayedAcceptance, Gibbs, Metropolis, Raw, Schedule, Sweep, parse_energy
-from maskov.diagnostics import diagnose
-from maskov.energies.registry import weighted_terms
 from maskov.models.scorer import Scorer
 from maskov.moves import Site
 from maskov.random import CounterRng
 from maskov.starts import Layout, fill
-from maskov.ui.report import build, to_html, to_markdown
 from small import epoch, tiny_bert
 
 MODEL = tiny_bert("red green blue white black")
@@ -59,7 +52,6 @@ def counted(kernel, layout, seed: int, epochs: int, first: int) -> np.ndarray:
     ],
 )  # fmt: skip
 def test_every_visit_is_counted(kernel, burn_in, given, positions):
-    """Where lengths differ, too; frozen words are not visited, and templates stay apart."""
     schedule = Schedule(epochs=20, burn_in=burn_in)
     run = maskov.sample(MODEL, kernel, schedule, chains=4, seed=3, **given)
     ((kind, lines),) = given.items()
@@ -79,35 +71,12 @@ def test_every_visit_is_counted(kernel, burn_in, given, positions):
         assert summary.novel_rate == pytest.approx(novel / visits)
 
 
-@pytest.mark.parametrize(
-    ("kernel", "schedule"),
-    [
-        (Metropolis(Raw(), Site(positions=Sweep(block=2))), Schedule(epochs=4)),
-        (maskov.mask_predict(4), Schedule(epochs=4)),
-        (Gibbs(), Schedule(epochs=4, block=maskov.LinearSchedule(3, rate=1, floor=1))),
-    ],
-)
-def test_where_visits_are_not_known_no_rate_is_made_up(kernel, schedule):
-    found = maskov.sample(MODEL, kernel, schedule, chains=3, length=4).diagnose()
-    assert found.tokens.positions == []
-    assert any("acceptance by position" in note for note in found.notes)
-
-
-def test_a_shrinking_block_counts_once_it_is_one():
-    schedule = Schedule(epochs=6, burn_in=2, block=maskov.LinearSchedule(3, rate=1, floor=1))
-    found = maskov.sample(MODEL, Gibbs(), schedule, chains=3, length=4).diagnose()
-    assert found.tokens.positions[0].visits == [3 * 4] * 4
-    assert found.notes == []
-
-
 def test_runs_too_large_to_trace_positions_say_so(monkeypatch):
     monkeypatch.setattr("maskov.runs.store._MOST_PLACES", 1)
     found = maskov.sample(MODEL, METROPOLIS, Schedule(epochs=3), chains=2, length=4).diagnose()
     assert found.tokens is None
     assert any("tokens were not traced" in note for note in found.notes)
 
-
-# Experts.
 
 NAMES = ["edit", "contains('red', 'black')"]
 
@@ -140,37 +109,6 @@ def test_experts_have_weights_means_calls_and_convergence(experts, call):
     assert ["edit", f"{first.energy.r_hat:.3f}"] in [row[:2] for row in rows]
 
 
-def test_reports_and_arviz_have_experts(experts):
-    report = build([experts])
-    [shown] = report["runs"]
-    assert list(shown["experts"]) == NAMES
-    trace, values = shown["experts"]["edit"], experts.traces["expert_energy"][:, :, 0]
-    assert trace["chains"][3] == values[:, 3].tolist()
-    assert trace["spread"]["middle"] == np.median(values, axis=1).tolist()
-    assert {row[0] for row in shown["tables"][0].rows} >= {*NAMES, "E_target"}
-    assert "contains(&#39;red&#39;, &#39;black&#39;)" in to_html(report)
-    assert "| edit | 2.5 |" in to_markdown(report)
-    posterior = experts.to_arviz()["posterior"]
-    assert posterior["expert_energy"].dims == ("chain", "draw", "expert")
-    assert posterior["expert"].values.tolist() == NAMES
-
-
-def test_an_expert_that_never_moves_does_not_decide_and_a_manifest_may_lack_weights(experts):
-    traces = {name: values.copy() for name, values in experts.traces.items()}
-    traces["expert_energy"][:, :, 1] = 0.0
-    diagnosis = diagnose(experts.manifest, traces)
-    assert diagnosis.experts[1].energy.constant_groups == 2
-    assert diagnosis.verdict == diagnose(experts.manifest, experts.traces).verdict
-    for weights, known in (((), [None, None]), ((3.0,), [3.0, None])):
-        manifest = replace(experts.manifest, energy="x*raw", expert_weights=weights)
-        assert [one.weight for one in diagnose(manifest, traces).experts] == known
-    text = "raw+-0.5*classifier('a+b', label='1*2')+1e+20*my:Part(x='2*3')"
-    assert [weight for weight, _ in weighted_terms(text)] == [1.0, -0.5, 1e20]
-
-
-# ArviZ.
-
-
 def test_every_value_comes_back_and_burn_in_is_kept_apart():
     run = maskov.sample(
         MODEL, METROPOLIS, Schedule(epochs=14, burn_in=6), chains=5, length=(3, 7), seed=1
@@ -196,23 +134,6 @@ def test_every_value_comes_back_and_burn_in_is_kept_apart():
         tokens = posterior["tokens"].sel(chain=chain).values[-1].tolist()
         assert tokens == ids + [-1] * (7 - len(ids))
         assert tree["constant_data"]["length"].sel(chain=chain) == len(ids)
-
-
-def test_arviz_finds_what_we_find_and_kernels_without_an_energy_have_none():
-    run = maskov.sample(MODEL, METROPOLIS, Schedule(epochs=30, burn_in=6), chains=4, length=3)
-    energy = run.to_arviz()["posterior"]["energy_raw"].transpose("chain", "draw").values
-    found = run.diagnose().energies["E_raw"]
-    assert found.ess_bulk == pytest.approx(float(array_stats.ess(energy)))
-    tree = maskov.sample(
-        MODEL, Gibbs(), Schedule(epochs=2), templates=TEMPLATES, chains=5
-    ).to_arviz()  # more chains than draws are no mistake
-    assert "energy" not in tree["sample_stats"]
-    assert tree.attrs["leaves_invariant"] == 0
-    assert tree["constant_data"]["template"].values.tolist() == [0] * 5 + [1] * 5
-    assert tree["constant_data"]["length"].values.tolist() == [4] * 5 + [5] * 5
-
-
-# The command.
 
 
 def strict(text: str):
@@ -250,7 +171,6 @@ def test_the_verdict_comes_first_then_tables_and_the_summary(diagnosed):
 
 
 def test_tokens_are_spelled_also_those_that_no_sample_has(diagnosed):
-    """Of a run without --thin, the samples are those of the last epoch alone."""
     folder, _, _ = diagnosed("--epochs", 60, "--energy", "raw")
     run = maskov.Run.open(folder)
     numbers = {int(token) for token in run.traces["tokens"].ravel()}
@@ -277,30 +197,3 @@ def test_tokens_are_spelled_also_those_that_no_sample_has(diagnosed):
 )
 def test_whatever_was_run_gives_strict_json_and_no_warning(diagnosed, words):
     assert diagnosed(*words)[2]["diagnosis"]["verdict"]["reason"]
-
-
-def test_the_command_starts_without_arviz():
-    """It takes a second to import."""
-    words = [sys.executable, "-X", "importtime", "-m", "maskov", "--version"]
-    done = subprocess.run(words, capture_output=True, check=True, text=True)
-    assert done.stdout == f"maskov {maskov.__version__}\n"
-    assert "| maskov.version" in " ".join(done.stderr.split())
-    assert "| arviz_" not in " ".join(done.stderr.split())
-
-
-def test_a_run_that_has_only_begun_says_so(tmp_path, call):
-    class Impatient:
-        def begun(self, model):
-            raise TimeoutError
-
-        def __getattr__(self, name):
-            return lambda *_: None
-
-    words = {"chains": 2, "out": tmp_path / "run", "listener": Impatient()}
-    with pytest.raises(TimeoutError):
-        maskov.sample(MODEL, schedule=Schedule(epochs=30), length=(3, 5), **words)
-    found = strict(call("diagnose", tmp_path / "run", "--json")[1])
-    assert found["epochs_done"] == 0
-    assert found["diagnosis"]["verdict"]["state"] == "too short to tell"
-    assert found["diagnosis"]["energies"]["E_raw"]["mean"] is None
-    assert maskov.Run.open(tmp_path / "run").to_arviz()["posterior"].sizes["draw"] == 0

@@ -5,23 +5,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from arviz_stats.base import array_stats
 from made_up_runs import autoregressive, manifest, sticky, traces
 
-import maskov
-from maskov import Gibbs, LinearSchedule, Metropolis, Norm, Raw, Schedule, Sweep
+from maskov import LinearSchedule
 from maskov.config import Inputs, Manifest, UntilConverged
 from maskov.diagnostics import Diagnosis, diagnose, summarise
-from maskov.diagnostics.chains import chain_groups
 from maskov.diagnostics.convergence import convergence
 from maskov.diagnostics.tokens import TokenStatistic
-from maskov.diagnostics.verdict import judge, mixing_options, times_longer
-from maskov.moves import Site
-from small import random_table, tiny_bert
-
-MODEL = tiny_bert("red green blue white", dtype=torch.float32)
-TABLE = random_table(length=2, scale=0.5)
+from maskov.diagnostics.verdict import judge, times_longer
 
 
 def noise(epochs: int, chains: int = 4, apart: float = 0.0) -> np.ndarray:
@@ -103,15 +95,6 @@ def test_the_tails_count_as_well_as_the_bulk():
     assert judge(manifest(1000, 4), {"E_raw": energy, "E_norm": energy}).state == "converged"
 
 
-def test_the_rule_for_how_much_longer():
-    assert times_longer(1.0, 100, 100) == times_longer(None, 5000, 100) == 1
-    assert times_longer(1.0, 25, 100) == 4
-    # Twice as long, chains remember the square of what they do.
-    remembered = (1 - 1 / 1.05**2) ** 0.5
-    assert times_longer((1 - remembered) ** -0.5, 500, 100) == pytest.approx(2)
-    assert times_longer(np.inf, 500, 100) == np.inf
-
-
 def drawn(seed: int, epochs: int, chains: int, memory: float, words: int) -> Diagnosis:
     """Return the diagnosis of chains with two energies and five tokens, all of the same memory."""
     energies = [autoregressive(memory, epochs, chains, seed=2 * seed + part) for part in (0, 1)]
@@ -135,13 +118,6 @@ def test_independent_draws_have_converged(chains, epochs, words):
     """Also those of tokens that make up a hundredth of all; at least 95 % of the first 20 runs."""
     found = [drawn(seed, epochs, chains, 0.0, words).verdict.state for seed in range(20)]
     assert found.count("converged") >= 19
-
-
-def test_many_short_chains_that_forget_have_converged():
-    """Their split R-hat is above 1.01 by construction: 1 + (1.9 - 1)/16/2 on average."""
-    found = drawn(0, 32, 200, 0.3, 30)
-    assert found.verdict.state == "converged"
-    assert found.tokens.time == pytest.approx(1.9, abs=0.1)
 
 
 @pytest.mark.parametrize(("chains", "epochs"), [*SHAPES, (200, 32)])
@@ -210,14 +186,6 @@ def test_one_number_of_draws_one_length_and_one_piece_of_advice(statistic, said,
     assert found.advice == advice
 
 
-def test_only_options_that_were_not_tried_are_named():
-    cut = {"part": "masked", "top_k": None, "top_p": 0.9, "epsilon": 0.0}
-    options = ["--proposal epsilon=0.05", "--moves site:1,span:2", "--particles 64"]
-    assert mixing_options(about(conditional=cut)) == options
-    assert mixing_options(about(part="span")) == ["--particles 64"]
-    assert mixing_options(manifest(100, 8, kernel="Mine")) == ["--burn-in 50"]
-
-
 def test_a_run_that_was_to_stop_is_judged_by_the_draws_it_was_to_have():
     values = traces(autoregressive(0.5, 20, 8))
     assert diagnose(manifest(20, 8), values).verdict.state == "not converged"
@@ -240,41 +208,6 @@ def test_burn_in_and_epochs_not_yet_done_do_not_count():
     begun = diagnose(manifest(400, 4, schedule={"burn_in": 360}), whole)
     assert begun.verdict.reason.startswith("0 traced epochs")
     assert begun.energies["E_raw"].mean is None
-
-
-def test_an_energy_that_never_moved_is_named():
-    moving, still = autoregressive(0.0, 50, 4), np.full((50, 4), 3.0)
-    found = diagnose(manifest(50, 4), traces(moving, still))
-    assert str(found.verdict) == "constant: E_norm never moved"
-    assert found.energies["E_norm"].r_hat is found.energies["E_norm"].time is None
-    assert found.energies["E_norm"].mean == 3
-    # One chain among others is not a run that stands still, but one of its own length is a group.
-    half = moving.copy()
-    half[:, 3] = 3.0
-    assert diagnose(manifest(50, 4), traces(half)).verdict.state != "constant"
-    steps = np.array([5, 5, 5, 6])
-    found = diagnose(manifest(50, 4, inputs=Inputs(length=(5, 6))), traces(half, steps=steps))
-    assert str(found.verdict) == "constant: E_raw never moved in 1 of 2 groups of chains"
-    # The other group has numbers; the run, of which a part is missing, has no sizes.
-    energy = found.energies["E_raw"]
-    assert [one.r_hat is None for one in energy.groups] == [False, True]
-    assert energy.ess_bulk is energy.mcse is None
-
-
-def test_epochs_that_were_not_traced_are_passed_over():
-    raw = autoregressive(0.0, 300, 4)
-    sparse = np.full_like(raw, np.nan)
-    sparse[2::3] = raw[2::3]
-    sparse[0] = 1e6  # an odd one, at no even distance from the others
-    found = diagnose(manifest(300, 4), traces(sparse))
-    energy, alone = found.energies["E_raw"], diagnose(manifest(100, 4), traces(raw[2::3]))
-    assert (energy.draws, energy.spacing) == (100, 3)
-    assert energy.r_hat == alone.energies["E_raw"].r_hat
-    assert energy.time == pytest.approx(3 * alone.energies["E_raw"].time)
-    assert any("not traced in every epoch" in note for note in found.notes)
-    none = diagnose(manifest(300, 4), traces(np.full_like(raw, np.nan)))
-    assert str(none.verdict).startswith("too short to tell: 0 traced epochs")
-    assert none.energies["E_raw"].mean is None
 
 
 def test_chains_of_different_lengths_are_not_pooled():
@@ -301,59 +234,3 @@ def test_chains_of_different_lengths_are_not_pooled():
     assert summarise(manifest(400, 6, **mixed), values).energy_raw_mean is None
     # As one group they would be as far apart as their lengths.
     assert diagnose(manifest(400, 6), traces(raw)).verdict.state == "not converged"
-
-
-@pytest.mark.parametrize(
-    "inputs",
-    [Inputs(templates=("a", "b")), Inputs(sources=("a", "b"), chosen=((5, 5), (5, 5)))],
-    ids=["templates", "sources"],
-)
-def test_chains_of_different_lines_are_not_pooled(inputs):
-    raw = autoregressive(0.0, 400, 4) + np.array([0, 0, 9, 9])
-    found = diagnose(manifest(400, 4, inputs=inputs, chains_each=2), traces(raw))
-    assert [one.template for one in found.energies["E_raw"].groups] == [0, 1]
-    assert found.verdict.state == "converged"
-    # Texts are only where chains set out; that they do not meet is what R-hat is for.
-    texts = diagnose(manifest(400, 4, inputs=Inputs(texts=("a", "b")), chains_each=2), traces(raw))
-    assert texts.groups == 1
-    assert texts.verdict.state == "not converged"
-
-
-def test_groups_are_of_one_length_and_one_source():
-    chosen = Inputs(sources=("a", "b"), chosen=((4, 5), (5, 5)))
-    about = manifest(2, 4, inputs=chosen, chains_each=2)
-    groups = chain_groups(about, traces(autoregressive(0.0, 2, 4), steps=np.array([4, 5, 5, 5])))
-    assert [(one.template, one.length, one.chains.tolist()) for one in groups] == [
-        (0, 4, [0]), (0, 5, [1]), (1, 5, [2, 3]),
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize("kernel", [Metropolis(Raw() + 0.5 * Norm()), Metropolis(Norm())])
-def test_a_target_of_its_own_is_looked_at_too(kernel):
-    found = maskov.sample(TABLE, kernel, Schedule(epochs=3), chains=4, length=2).diagnose()
-    assert ("E_target" in found.energies) == (kernel.energy != Norm())
-
-
-@pytest.mark.parametrize(
-    ("kernel", "trace"),
-    [
-        (Gibbs(), "kept"),
-        (Metropolis(Raw(), Site(positions=Sweep(block=2))), "every"),
-        (maskov.mask_predict(25), "kept"),
-    ],
-)
-def test_real_runs_of_every_kind_are_diagnosed(kernel, trace, tmp_path):
-    maskov.sample(
-        MODEL, kernel, Schedule(epochs=25, burn_in=3), chains=4, length=(3, 4), trace=trace,
-        out=tmp_path / "run",
-    )  # fmt: skip
-    run = maskov.Run.open(tmp_path / "run")
-    found = run.diagnose()
-    assert found.epochs == 22
-    lengths = {one.chain: len(one.ids) for one in run.samples}
-    groups = {one.length: one.chains for one in found.energies["E_raw"].groups}
-    assert groups == {n: list(lengths.values()).count(n) for n in set(lengths.values())}
-    traced = trace == "every" or isinstance(kernel, Metropolis)
-    assert (found.energies["E_raw"].draws == 22) == traced
-    assert (found.verdict.state == "no target") == isinstance(kernel, Gibbs)
-    assert len(found.tokens.autocorrelation) == 10

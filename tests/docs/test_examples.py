@@ -5,7 +5,7 @@ import shlex
 
 import pytest
 
-from doc_examples import ROOT, alike, blocks, matches, pages
+from doc_examples import ROOT, blocks, pages
 from doc_runner import MismatchError, PageRunner, parse
 
 README = ROOT / "README.md"
@@ -26,7 +26,6 @@ def test_examples(page, tmp_path):
 
 @pytest.mark.slow
 def test_a_newcomer_follows_the_readme(tmp_path, monkeypatch):
-    """Draw sentences, fill a blank, score a text, compare two energies, read the report."""
     said = {}
     real = PageRunner._maskov
 
@@ -102,34 +101,3 @@ def test_the_runner_sees_what_is_wrong(tmp_path, text, fails):
             runner.run(slow=False)
     else:
         assert runner.run(slow=False) > 0
-
-
-def test_marks_need_a_block_and_a_reason(tmp_path):
-    for text in (
-        "<!-- example: not run -->\n```console\n$ echo\n```\n",
-        "<!-- example: unknown -->\n```console\n$ echo\n```\n",
-        "<!-- example: slow -->\n\nNo block.\n",
-        "```bash\necho\n```\n",
-    ):
-        with pytest.raises(AssertionError):
-            blocks(_page(tmp_path, text))
-
-
-def test_commands_with_unknown_options_do_not_parse():
-    parse(["sample", "--chains", "4"])
-    parse(["rate", "import", "answers.json", "--key", "key.json"])
-    parse(["models", "--json"])
-    with pytest.raises(Exception, match="No such option"):
-        parse(["sample", "--chainz", "4"])
-
-
-def test_matching():
-    assert matches(["a ... c"], ["a b c"])
-    assert matches(["...", "z"], ["a", "b", "z"])
-    assert matches(["..."], [])
-    assert not matches(["a ... c"], ["a b d"])
-    assert not matches(["a"], ["a", "b"])
-    assert alike(['{"a": 1, "b": ...'], ['{"a": 2, "b": "x"}'])
-    assert alike(["a b", "..."], ["x", "a  b", "1"])
-    assert not alike(["a b", "..."], ["x", "a c", "1"])
-    assert not alike(['{"a": 1, "c": ...'], ['{"a": 2, "b": "x"}'])

@@ -1,5 +1,6 @@
-"""The site: it builds without a warning, fetches nothing, and its references are complete."""
+"""The site builds without a warning and fetches nothing; its lists of names are complete."""
 
+import inspect
 import os
 import re
 import subprocess
@@ -12,6 +13,8 @@ import typer
 import maskov
 from doc_examples import ROOT
 from maskov.cli import app
+from maskov.energies import parse_energy
+from maskov.energies.registry import NAMES
 
 REFERENCE = ROOT / "docs" / "reference" / "python"
 
@@ -51,19 +54,6 @@ def test_every_command_has_a_page_with_all_its_options():
                 assert f"`{option}`" in text, (name, option)
 
 
-@pytest.mark.parametrize(
-    ("text", "cell"),
-    [
-        ("a | b", r"a \| b"),
-        ("with --until: half", "with `--until`: half"),
-        (r"\[MASK*]", r"\[MASK\*\]"),
-        ("`a|b`", r"`a\|b`"),
-    ],
-)
-def test_cells(text, cell):
-    assert _hook()._cell(text) == cell
-
-
 def _build(folder, *words):
     return subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(folder), *words],
@@ -86,3 +76,40 @@ def test_the_site_builds_and_fetches_nothing(tmp_path):
         text = page.read_text(encoding="utf-8")
         assert not re.findall(r'<(?:script|img|iframe)[^>]* src="(?:https?:)?//[^"]*"', text), page
         assert not re.findall(r'<link[^>]*rel="stylesheet"[^>]*href="(?:https?:)?//', text), page
+
+
+DOCS = ROOT / "docs" / "how-to"
+PAGE = (DOCS / "python.md").read_text(encoding="utf-8")
+
+
+def test_every_option_is_in_the_table():
+    table = PAGE.partition("## Arguments and options")[2].partition("What Python writes")[0]
+    named = set(re.findall(r"`([a-z_]+)`", table)) - {"sample", "infill"}
+    taken = set(inspect.signature(maskov.sample).parameters)
+    assert named <= taken
+    # What the page says in its own words, and what other parts of the package set.
+    others = {"kernel", "schedule", "texts", "templates", "listener", "progress", "stop", "source"}
+    assert taken - named <= others | {"lengths", "trace"}
+
+
+def test_every_method_of_a_run_is_in_the_table():
+    table = PAGE.partition("## What a run offers")[2].partition("A notebook shows")[0]
+    public = {name for name in vars(maskov.Run) if not name.startswith("_")} - {"of"}
+    inherited = {"traces", "manifest", "signature", "summary", "diagnose", "to_arviz", "open"}
+    for name in (public | inherited) - {"damaged", "recovered"}:
+        assert name in table, name
+
+
+def _experts() -> list[list[str]]:
+    page = (DOCS / "rewrite.md").read_text(encoding="utf-8")
+    table = page.partition("| expert | its energy |")[2].partition("\n\n")[0]
+    return [re.split(r"(?<!\\)\|", line)[1:4] for line in table.splitlines()[2:]]
+
+
+def test_every_expert_is_listed_and_its_example_is_an_energy():
+    listed = {name for row in _experts() for name in re.findall(r"`([a-z_]+)", row[0])}
+    assert set(NAMES) - {"length_prior"} <= listed
+    for row in _experts():
+        example = row[2].strip().strip("`")
+        if "my_module" not in example:
+            assert parse_energy(str(parse_energy(example))) is not None

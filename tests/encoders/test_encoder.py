@@ -1,13 +1,13 @@
-"""Our encoder is the network's own, token by token, in every layout."""
+"""Our encoder is the network's own, token by token; what it does not know is left alone."""
 
 import pytest
 import torch
+from torch import nn
 
 import maskov
-from encoders.tiny_encoders import CAPACITY, FAMILIES, build, packed, places, tokens
+from encoders.tiny_encoders import CAPACITY, FAMILIES, OTHERS, build, packed, places, tokens
 from maskov.encoders import Encoder, Packed, Uniform
-from maskov.models.base import Queries
-from maskov.types import inside
+from small import tiny_bert
 
 LENGTHS = [3, 9, 0, 14, 1, 0, 24, 2]
 
@@ -118,16 +118,69 @@ def test_other_settings_are_the_family_s_own(family, changes):
     assert torch.allclose(ours[0], _own(network, ids)[11], rtol=0, atol=1e-9)
 
 
-def test_shipped_model():
-    """In single precision, at one token and at several."""
-    model = maskov.load("wiki-small", "cpu")
-    ids = 10 + 7 * torch.arange(22)
-    ours = model.encoder(ids, torch.arange(22), Uniform(1, 22), torch.tensor([9]))
-    assert torch.allclose(ours[0], _own(model.network, ids)[9], rtol=0, atol=1e-4)
-    lengths = torch.tensor([20, 7, 13])
-    masked = inside(lengths, 20) & (torch.arange(20) % 3 == 1)
-    queries = Queries((1000 + 7 * torch.arange(60)).view(3, 20), lengths, masked)
-    ours = model.hidden(queries)
-    theirs = model.changed(encoder=None).hidden(queries)
-    assert not torch.equal(ours, theirs)
-    assert (ours - theirs).abs().max() < 1e-5 * theirs.abs().max()
+TOKENIZER = tiny_bert().tokenizer
+
+SCALED = {"rope_type": "linear", "factor": 2.0, "rope_theta": 100.0}
+
+
+class Wrapped(nn.Linear):
+    """A module of another class, which may do anything."""
+
+
+def _layer(network):
+    return network.base_model.encoder.layer[0]
+
+
+def _hook(network):
+    _layer(network).register_forward_hook(lambda module, args, output: output)
+
+
+def _hook_before(network):
+    _layer(network).output.dense.register_forward_pre_hook(lambda module, args: args)
+
+
+def _other_scale(network):
+    """A familiar name that does something else."""
+    _layer(network).attention.self.scaling *= 2
+
+
+# Family, settings, and what is then done to the network.
+UNKNOWN = {
+    **{family: (family, {}, None) for family in OTHERS},
+    "decoder": ("bert", {"is_decoder": True}, None),
+    "relative positions": (
+        "bert", {}, lambda x: setattr(x.config, "position_embedding_type", "relative_key")
+    ),
+    "in training": ("bert", {}, lambda x: x.train()),
+    "scaled rotary positions": (
+        "modernbert",
+        {"rope_parameters": {"full_attention": SCALED, "sliding_attention": SCALED}},
+        None,
+    ),
+    "hook": ("bert", {}, _hook),
+    "hook before": ("bert", {}, _hook_before),
+    "replaced forward": (
+        "distilbert", {},
+        lambda x: setattr(x.base_model.transformer.layer[0].ffn, "forward", lambda y: y),
+    ),
+    "another class": ("bert", {}, lambda x: setattr(_layer(x).output.dense, "__class__", Wrapped)),
+    "several dtypes": ("bert", {}, lambda x: _layer(x).output.LayerNorm.float()),
+    "another scale": ("bert", {}, _other_scale),
+}  # fmt: skip
+
+
+def _encoder(network):
+    """Return our encoder of a network, if it is used."""
+    if Encoder.of(network) is None:
+        return None
+    return maskov.HuggingFaceModel(network, TOKENIZER, "tiny").encoder
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_networks_that_are_not_known(name):
+    family, settings, change = UNKNOWN[name]
+    network = build(family, **settings)
+    if change is not None:
+        assert _encoder(network) is not None
+        change(network)
+    assert _encoder(network) is None

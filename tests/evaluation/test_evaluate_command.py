@@ -10,7 +10,6 @@ import pytest
 
 import maskov
 import tiny_models
-from maskov import shipped
 from maskov.evaluation import evaluate, evaluate_run
 
 TEXTS = tiny_models.TEXTS
@@ -103,39 +102,6 @@ def test_without_sacrebleu_the_rest_is_there(judge, monkeypatch):
     assert "pip install '.[evaluate]'" in found.notes[0]
     assert "|self-bleu:none|" in found.signature
     assert found.distinct_1 is not None
-
-
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        (b"", "is empty"),
-        (b"the cat\n\nthe dog\n", "sentence 2 is empty"),
-        (b"a " * 50, "takes at most 24"),
-        (b"the cat\n\xff\xfe\n", "not UTF-8 text (line 2)"),
-        *(
-            (b'{"text": "a cat"}\n' + line, "line 2 of")
-            for line in (b"a cat", b"[1]", b'{"text": 3}')
-        ),
-    ],
-)
-def test_texts_that_cannot_be_judged_are_refused(refused, judge_folder, content, reason):
-    assert reason in refused("-", "--judge", judge_folder, "--json", stdin=content)
-
-
-def test_what_is_not_there_is_named(refused, file, tmp_path, judge_folder, monkeypatch):
-    judged = ["--judge", judge_folder]
-    for words, reason in (
-        (["nowhere", *judged], "cannot read 'nowhere'"),
-        ([tmp_path, *judged], "not a run folder"),
-        ([file, *judged, "--training", "nowhere"], "cannot read 'nowhere'"),
-        ([file, "--judge", "./nowhere"], "no causal language model"),
-        ([file, "--judge", "untrained"], "'untrained' is a masked model"),
-        ([file, *judged, "--device", "abacus"], "not available"),
-        ([file, *judged, "--token-budget", "0"], "at least 1, not 0"),
-    ):
-        assert reason in refused(*words)
-    monkeypatch.setattr(shipped, "ROOT", tmp_path / "nothing")
-    assert "give --judge" in refused(file)
 
 
 def test_a_run_without_samples_or_with_half_of_one_is_refused(

@@ -10,7 +10,7 @@ import transformers as hf
 import maskov
 import tiny_models
 from maskov import InputError, Record, Schedule
-from maskov.evaluation import copied, evaluate, evaluate_run, self_bleu
+from maskov.evaluation import evaluate, evaluate_run, self_bleu
 from tiny_proteins import AMINO_ACIDS, SPECIAL, spaced_model
 
 RECORDS = [Record("one heavy", "EVQLVESGGG"), Record("two", "DIQMTQ"), Record("three", "EVQLQE")]
@@ -84,13 +84,6 @@ def test_copies_are_found_in_fasta_and_in_lines(
     assert found["copied"] == copies / 3
 
 
-def test_a_training_record_without_end_is_refused(tmp_path):
-    path = tmp_path / "t.fa.xz"
-    path.write_bytes(lzma.compress(b">a\n" + (b"E" * 1000 + b"\n") * 1100))
-    with pytest.raises(InputError, match=r"a record of '.*' is too long"):
-        copied(["EVQL"], path, fasta=True)
-
-
 def test_a_run_from_fasta_is_one_of_sequences(call, tmp_path, judges):
     model = spaced_model(tmp_path / "bert")
     run = maskov.sample(
@@ -108,23 +101,6 @@ def test_a_run_from_fasta_is_one_of_sequences(call, tmp_path, judges):
     assert "the default judge reads English: give --judge" in err
 
 
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        (">a\nEVQL\n>b c\nEV-QL\n", "'b c' has a gap '-' at position 3"),
-        (">a\nEV.QL\n", "'a' has '.' at position 3"),
-        (">a\nEVJQ\n", "'a' has 'J' at position 3"),
-        (">a\nEVéQ\n", "'a' has 'é' at position 3"),
-        (">a\n" + "EIVD" * 10, "'a' has 40 tokens"),
-        (">a\nEVQL\n>a\nEVQL\n", "two records 'a'"),
-        (">a\n\n>b\nEV\n", "the record 'a'"),
-    ],
-)
-def test_bad_records_are_refused_by_name(refused, judges, content, reason):
-    for kind in KINDS:
-        assert reason in refused("-", "--judge", judges[kind], stdin=content.encode())
-
-
 def test_the_default_judge_and_references_are_refused(refused, file, tmp_path):
     assert "the default judge reads English: give --judge" in refused(file)
     (tmp_path / "r.txt").write_text("a\nb\nc\n")
@@ -139,19 +115,3 @@ def test_lines_and_records_do_not_mix(judges):
         evaluate([RECORDS[0], "EVQL"], judge)
     with pytest.raises(InputError, match="'a' is empty"):
         evaluate([Record("a", "")], judge)
-
-
-@pytest.mark.parametrize("kind", list(KINDS))
-def test_scores_of_a_causal_model_read_letters_the_same_way(call, file, judges, kind):
-    words = ["--energy", f"autoregressive({judges[kind]})", "--json"]
-    code, out, err = call("score", file, *words)
-    assert (code, err) == (0, "")
-    rows = [json.loads(line) for line in out.splitlines()]
-    assert [row["name"] for row in rows] == [record.name for record in RECORDS]
-    judge = maskov.Autoregressive(judges[kind])
-    for row, record in zip(rows, RECORDS, strict=True):
-        assert "".join(row["tokens"]) == record.sequence
-        assert row["energy"] == pytest.approx(evaluate([record], judge).nll_per_sentence, rel=1e-5)
-    code, _, err = call("score", "-", *words, stdin=b">b\nEV-QL\n")
-    assert code == 2
-    assert "'b' has a gap '-' at position 3" in err

@@ -6,8 +6,6 @@ import lzma
 import math
 import random
 import statistics
-import tracemalloc
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -19,7 +17,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 import maskov
 import tiny_models
 from maskov.errors import InputError
-from maskov.evaluation import compare, copied, distinct, mean, perplexity, ratio, self_bleu, subset
+from maskov.evaluation import compare, copied, distinct, mean, perplexity, ratio, self_bleu
 from plain_energies import causal_terms
 
 JUDGED = tiny_models.TEXTS
@@ -77,19 +75,6 @@ def test_self_bleu_is_what_sacrebleu_says(texts):
     assert found.standard_error == pytest.approx(error, abs=1e-9)
 
 
-def test_copies_of_one_sentence_are_all_alike_and_at_most_so_many_are_compared():
-    assert self_bleu(["one and the same sentence"] * 3).value == pytest.approx(100)
-    assert self_bleu(["a b c d", "e f g h"]).value == 0
-    assert subset(["a", "b"], 2) == ["a", "b"]
-    assert subset(list("abcdefg"), 3) == ["a", "c", "e"]
-    chosen = [int(text) for text in subset([str(i) for i in range(1234)])]
-    assert len(chosen) == 500
-    assert {later - earlier for earlier, later in pairwise(chosen)} == {2, 3}
-
-
-# Perplexity.
-
-
 def test_perplexities_and_their_errors_are_those_of_a_plain_loop(judge, judge_folder):
     network = AutoModelForCausalLM.from_pretrained(judge_folder).eval()
     tokenizer = AutoTokenizer.from_pretrained(judge_folder)
@@ -130,8 +115,6 @@ def test_one_sentence_small_budgets_and_judges_without_numbers(judge_folder, jud
         perplexity(broken, JUDGED[1:])
 
 
-# Copies of the training text.
-
 TRAINING = "The cat sat , quietly .\n\nA  dog\tran\r\nthe bird ate"
 TEXTS = ["the cat sat, quietly.", "a dog", "a dog ran", "bird ate", "THE BIRD  ATE"]
 
@@ -149,41 +132,6 @@ def test_whole_lines_count_whatever_their_case_and_white_space(tmp_path, name, p
     path.write_bytes(pack("\ufeffa dog ran\na dog ran\n".encode()))
     assert copied(["a dog ran", "a dog ran", "the cat", "a dogran"], path)[0].value == 3 / 4
 
-
-def test_the_training_text_is_not_held_in_memory(tmp_path):
-    path = tmp_path / "training"
-    path.write_text("".join(f"sentence number {i} {'x' * 500}\n" for i in range(10_000)))
-    tracemalloc.start()
-    try:
-        copied(["a dog ran"], path)
-        assert tracemalloc.get_traced_memory()[1] < 500_000 < path.stat().st_size / 10
-    finally:
-        tracemalloc.stop()
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "reason"),
-    [
-        ("t.txt", None, "no such file"),
-        ("t.txt", b"", "is empty"),
-        ("t.txt", b"a dog\n\xff\n", r"not UTF-8 text \(line 2\)"),
-        ("t.xz", lzma.compress(b"a dog ran" * 99)[:-9], "cannot read"),
-        ("t.xz", b"a dog ran", "cannot read"),
-        ("t.gz", gzip.compress(b"a dog ran" * 99, mtime=0)[:-9], "cannot read"),
-        ("t.gz", gzip.compress(b"", mtime=0)[:10] + b"\xff" * 30, "cannot read"),
-    ],
-)
-def test_a_training_text_that_cannot_be_read_is_refused(tmp_path, name, content, reason):
-    path = tmp_path / name
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(InputError, match=reason) as caught:
-        copied(["a dog"], path)
-    assert str(caught.value).isprintable()
-    assert str(path) in str(caught.value)
-
-
-# Translations.
 
 REFERENCES = [
     "A man in an orange hat is looking at something.",
@@ -253,13 +201,6 @@ def test_empty_translations_are_scored_at_their_places(empty):
     assert found.bleu == pytest.approx(100 * found.brevity_penalty)
     assert found.brevity_penalty < 1
     assert 0 < found.chrf_interval <= 50
-
-
-def test_texts_that_look_tokenised_are_noted_instead_of_warned_of(caplog):
-    text = "a dog runs over the grass ."
-    assert compare([text] * 99, [text] * 99, resamples=2).notes == []
-    assert "look tokenised" in compare([text] * 100, [text] * 100, resamples=2).notes[0]
-    assert caplog.records == []
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import pytest
 import torch
 
-from maskov import DelayedAcceptance, Metropolis, Mixture, Norm, Raw
+from maskov import DelayedAcceptance, Metropolis, Mixture, Norm
 from maskov.constraints import (
     AllowedTokens,
     AvoidWords,
@@ -19,8 +19,7 @@ from maskov.constraints import (
 from maskov.exact import all_states, fresh_state
 from maskov.execution.recorded import rounds_of
 from maskov.models.scorer import Scorer
-from maskov.moves import MaskedConditional, Resize, Site, Span, Sweep, filling as filling_module
-from maskov.moves.filling import Filling
+from maskov.moves import MaskedConditional, Resize, Site, Span, Sweep
 from maskov.testing import check_kernel, constrained, random_table, step_matrix
 from small import tiny_bert
 
@@ -77,25 +76,9 @@ PAIRS = [
 
 @pytest.mark.parametrize(("move", "name"), PAIRS)
 def test_every_move_under_every_constraint(move, name):
-    """Invariant, in detailed balance, and never outside: other states would raise."""
     kernel = _kernel(MOVES[move], name)
     assert rounds_of(kernel) is None
     check_kernel(kernel, TABLE, length=4, reference=TEXT, seeds=1 + ("pan" in move))
-
-
-@pytest.mark.parametrize(
-    ("energy", "delayed"),
-    [(Raw(), 1), (Norm(), (1, 2)), (Raw(groups=2), 0), (Norm(groups=2), 1)],
-    ids=str,
-)
-@pytest.mark.parametrize(
-    "name",
-    ["avoid words", "changes and contains", pytest.param("contains words", marks=pytest.mark.slow)],
-)
-def test_energies_and_stages(energy, delayed, name):
-    moves = (Site(), Span(MaskedConditional(0.8), (2, 3)))
-    kernels = tuple(_kernel(move, name, energy, delayed) for move in moves)
-    check_kernel(Mixture(kernels, (1.0, 2.0)), TABLE, length=4, reference=TEXT)
 
 
 RESIZED = {
@@ -137,9 +120,6 @@ def test_tiny_transformers(name):
     if not any(isinstance(one, AllowedTokens) for one in WORDS[name]):
         move = Resize(conditional, ((0, 1), (1, 2)))
         check_kernel(_kernel(move, WORDS[name]), PIECES, lengths=(1, 3))
-
-
-# What constraints mean, by looking at whole sequences.
 
 
 def _holds(state, word):
@@ -195,25 +175,6 @@ def test_a_token_is_allowed_just_if_a_completion_is(name):
                     assert possible == found
 
 
-def test_whole_words_only():
-    red, pieces, blue = 6, 7, 8
-    model = tiny_bert("red ##s blue")
-    rows = {
-        (red, blue, blue): (True, False),
-        (red, pieces, blue): (False, True),
-        (red, pieces, red): (True, True),
-        (blue, pieces, blue): (False, False),
-    }
-    chains = fresh_state(torch.tensor([*rows]))
-    for number, word in enumerate(("red", "reds")):
-        conditional = MaskedConditional(constraints=(ContainsWords((word,)),))
-        found = conditional.possible(chains.sequences, model).tolist()
-        assert found == [met[number] for met in rows.values()]
-
-
-# Chains reach every sequence that meets a constraint.
-
-
 def _irreducible(kernel, start, model, seeds=6):
     matrix = sum(step_matrix(kernel, Scorer(model), start, 0, seed) for seed in range(seeds))
     reach = (matrix > 0).double()
@@ -231,22 +192,6 @@ def test_spans_reach_everything(name):
     assert _irreducible(kernel, start, TABLE)
 
 
-# Wrong versions are found out.
-
-
-def test_a_way_back_under_the_new_tokens_is_found_out(monkeypatch):
-    """The reverse must ask what the old tokens allow."""
-    right = Filling._partly
-
-    def wrong(self, windows, tokens, *where):
-        return right(self, windows, self._tokens, *where)
-
-    monkeypatch.setattr(Filling, "_partly", wrong)
-    kernel = _kernel(Span(sizes=(2, 3)), "contains words")
-    with pytest.raises(AssertionError, match="detailed balance"):
-        check_kernel(kernel, TABLE, length=4, seeds=4)
-
-
 @dataclass(frozen=True)
 class RestrictsLate(MaskedConditional):
     """Cuts to the best tokens first and then leaves out some, which loses their share."""
@@ -261,19 +206,6 @@ def test_a_restriction_after_the_cut_is_found_out():
     kernel = Metropolis(Norm(), Span(conditional, sizes=(2,)), delayed=DelayedAcceptance(0))
     with pytest.raises(AssertionError):
         check_kernel(kernel, TABLE, length=4)
-
-
-def test_a_dead_end_that_is_not_rejected_is_found_out(monkeypatch):
-    right = filling_module.draw
-
-    def wrong(*arguments):
-        drawn = right(*arguments)
-        return replace(drawn, stuck=torch.zeros_like(drawn.stuck))
-
-    monkeypatch.setattr(filling_module, "draw", wrong)
-    kernel = _kernel(Span(sizes=(3,)), "contains and avoids")
-    with pytest.raises(AssertionError, match="not allowed"):
-        check_kernel(kernel, TABLE, length=4, seeds=3)
 
 
 @dataclass(frozen=True)

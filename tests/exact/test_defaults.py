@@ -43,7 +43,6 @@ def test_a_run_of_raw_has_the_other_defaults():
 
 @pytest.mark.parametrize("epoch", [0, 19], ids=["burn-in", "kept"])
 def test_every_epoch_of_the_default_command(epoch):
-    """Each is exact for a target of its own: that of burn-in for the grouped energy."""
     planned = plan(model=BERT, energy="raw")
     now = kernel_at(planned.kernel, planned.manifest.schedule, epoch)
     assert str(now.energy) == ("raw(groups=4)" if epoch == 0 else "raw")

@@ -12,7 +12,6 @@ from maskov.energies import Energy, as_energy, parse_energy
 from maskov.energies.counting import Length
 from maskov.exact import all_states, distribution, fresh_state
 from maskov.kernels.base import counted
-from maskov.kernels.registry import energy_text, from_data, to_data
 from maskov.models.scorer import Scorer
 from maskov.random import CounterRng
 from maskov.scoring import score_texts
@@ -24,18 +23,6 @@ PLAIN = DelayedAcceptance(0)
 
 class Has:
     """An energy of texts that says nothing of how it was made."""
-
-    def __init__(self, word):
-        self.word = word
-
-    def __call__(self, texts):
-        return [float(self.word in text.split()) for text in texts]
-
-
-class Slotted:
-    """One that cannot be told how it was made."""
-
-    __slots__ = ("word",)
 
     def __init__(self, word):
         self.word = word
@@ -76,7 +63,6 @@ PAIRS = {
     "two instances": (Has("a"), Has("b")),
     "two modules": (Has("a"), _elsewhere()),
     "two lambdas": (lambda t: [float("a" in x.split()) for x in t], lambda t: norm(t)),
-    "slots": (Slotted("a"), Slotted("b")),
     "with stages": (Staged("a"), Staged("b")),
     "the name of a built-in": (Staged("a"), norm),
 }
@@ -117,23 +103,6 @@ def test_runs_keep_and_show_each_part():
         (scored,) = score_texts(TABLE, [sample.text], energy)
         assert scored.energy == pytest.approx(whole)
         assert list(scored.experts) == ["Has", "test_equal_names:norm", "Has (2)"]
-
-
-def test_a_part_is_rebuilt_by_its_path_and_not_by_what_it_calls_itself(tmp_path, monkeypatch):
-    source = "from test_equal_names import Slotted, Staged as S\n"
-    source += "class Staged(S):\n    pass\n"
-    (tmp_path / "own_parts_of_one_name.py").write_text(source)
-    monkeypatch.syspath_prepend(tmp_path)
-    text = "raw+3*own_parts_of_one_name:Slotted('a')+3*own_parts_of_one_name:Slotted('b')"
-    assert energy_text(parse_energy(text)) == text
-    named = parse_energy("raw+own_parts_of_one_name:Staged('a')")
-    data = to_data(Metropolis(named))
-    assert "norm" not in data["energy"]
-    again = from_data(data, trust_parts=True)
-    states = all_states(TABLE, 3)
-    assert torch.equal(
-        distribution(TABLE, named, states), distribution(TABLE, again.energy, states)
-    )
 
 
 def _kernels(one, other):

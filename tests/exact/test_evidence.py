@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import math
 from dataclasses import replace
 from itertools import product
@@ -12,10 +10,9 @@ import pytest
 import torch
 
 import tiny_models
-from maskov import Norm, Raw, Site, evidence, parse_energy
+from maskov import Norm, Raw, Site, evidence
 from maskov.energies import Autoregressive
 from maskov.energies.ordered import Ordered
-from maskov.errors import InputError
 from maskov.exact import all_states
 from maskov.likelihood import EvidencePlan, measure
 from maskov.models.scorer import Scorer
@@ -116,37 +113,3 @@ def test_a_causal_model_given_the_length_is_that_of_all_texts_of_a_length(tmp_pa
 
 def _nats(terms):
     return float(terms.sum())
-
-
-def test_more_passes_make_a_longer_path():
-    short, long = (
-        measure(MODEL, [], [(Raw(), 0.5)], replace(PLAN, passes=passes), lengths=[3])
-        for passes in (20, 60)
-    )
-    assert short.targets[0].lengths[0].passes == pytest.approx(20, abs=4)
-    assert long.targets[0].lengths[0].passes == pytest.approx(60, rel=0.3)
-    assert math.isnan(long.targets[0].nats_per_token)
-
-
-def test_tables(found):
-    rows = list(csv.DictReader(found.to_csv().splitlines()))
-    assert len(rows) == 2 * len(TARGETS)
-    assert {row["energy"] for row in rows} >= {"norm", "raw", "ordered"}
-    assert json.loads(found.to_json())["targets"][0]["lengths"][0]["length"] == 2
-    assert found.uniform == pytest.approx(math.log(3))
-
-
-@pytest.mark.parametrize(
-    ("texts", "lengths", "change", "phrase"),
-    [
-        (["a d"], [], {}, "probability is zero"),
-        ([""], [], {}, "line 1"),
-        ([], [], {}, "nothing to measure"),
-        (["a b"], [], {"particles": 1}, "--particles"),
-        (["a b"], [], {"populations": 1}, "--populations"),
-        (["a b"], [], {"passes": 0}, "--passes"),
-    ],
-)
-def test_refusals(texts, lengths, change, phrase):
-    with pytest.raises(InputError, match=phrase):
-        measure(MODEL, texts, [(parse_energy("norm"), 1.0)], replace(PLAN, **change), lengths)

@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from engines import sample
-from maskov import DelayedAcceptance, Metropolis, Mixture, Norm, Raw, Schedule, Sweep
+from maskov import DelayedAcceptance, Metropolis, Mixture, Norm, Raw, Sweep
 from maskov.config import Inputs
 from maskov.exact import (
     all_states,
@@ -30,7 +29,6 @@ MOVES = [Site(), Site(positions=Sweep(block=2)), Span(), Span(sizes=(1, 2))]
 @pytest.mark.parametrize("move", MOVES, ids=str)
 @pytest.mark.parametrize("energy", [Raw(), Norm()], ids=str)
 def test_the_law_of_the_rest_is_left_invariant(move, energy):
-    """A window may lie on both sides of a token that stays."""
     model = random_table(length=4, size=2)
     layout = Layout.of_texts(model, ["a b a b"], 1, [[1]])
     states = all_states(model, 4)
@@ -92,48 +90,3 @@ def test_stretches_that_change_their_lengths(energy):
             assert invariance_error(matrix, given) < 1e-10
             reached |= (matrix[chains.lengths == 3] > 0).any(0)
         assert {2, 3, 4, 5} & set(chains.lengths[reached].tolist()) > {3}
-
-
-@pytest.mark.parametrize("move", [Site(), Span()], ids=str)
-def test_samples_keep_what_is_frozen_and_chains_are_those_of_lock_step(move):
-    model = tiny_bert("red green blue white")
-    texts = ["red green blue white red", "white blue red"]
-    found = [
-        sample(
-            model, Metropolis(Norm(), move), Schedule(epochs=6), texts=texts, chains=4, seed=2,
-            freeze=["#..#.", ".#."], lock_step=lock_step,
-        )
-        for lock_step in (True, False)
-    ]  # fmt: skip
-    assert [one.ids for one in found[0].samples] == [one.ids for one in found[1].samples]
-    tokens = found[0].traces["tokens"]
-    assert (tokens[:, :4, [0, 3]] == tokens[:1, :1, [0, 3]]).all()
-    assert (tokens[:, 4:, 1] == tokens[0, 4, 1]).all()
-    for one in found[0].samples:
-        words = texts[one.template].split()
-        assert [one.tokens[at] for at in ([0, 3], [1])[one.template]] == [
-            words[at] for at in ([0, 3], [1])[one.template]
-        ]
-    tried = (tokens[1:] != tokens[:-1]).any(0) | found[0].traces["rejected"].any(0)
-    assert not tried[:4, [0, 3]].any()
-    assert tried[:4, [1, 2, 4]].any()
-
-
-@pytest.mark.parametrize(
-    ("mask", "template"),
-    [
-        ("<msk>", "red <msk> blue [MASK{1,3}] red"),
-        ("<msk>", "red [MASK*] blue <msk> red"),
-        ("*", "red * blue [MASK*]"),
-    ],
-)
-def test_the_mask_may_be_spelled_in_two_ways(mask, template):
-    """The words stay, and a blank of unknown length keeps its bounds."""
-    model = tiny_bert("red green blue white", mask=mask)
-    other = Layout.of_templates(model, [template.replace(f"{mask} ", "[MASK] ")], 8, seed=1)
-    layout = Layout.of_templates(model, [template], 8, seed=1)
-    assert layout == other
-    for ids, region in zip(layout.tokens, layout.region, strict=True):
-        inside = [token for token, number in zip(ids, region, strict=True) if number == 0]
-        assert set(inside) == {model.mask_id}
-        assert ids.count(model.mask_id) == len(inside) + 1

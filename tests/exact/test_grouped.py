@@ -18,9 +18,7 @@ from maskov import (
 from maskov.energies import TextEnergy, parse_energy
 from maskov.exact import (
     all_states,
-    distribution,
     fresh_state,
-    invariance_error,
 )
 from maskov.execution.recorded import rounds_of
 from maskov.execution.window_rounds import WindowRounds
@@ -28,8 +26,8 @@ from maskov.models.base import Queries
 from maskov.models.scorer import Scorer
 from maskov.moves import Span
 from maskov.random import CounterRng
-from maskov.testing import check_energy, check_kernel, step_matrix
-from maskov.types import Sequences, groups_with, masked_with, positions_of
+from maskov.testing import check_energy, check_kernel
+from maskov.types import Sequences
 from small import epoch, random_state, random_table, tiny_bert
 
 TABLE = random_table()
@@ -111,14 +109,6 @@ def test_bad_groups_are_refused(text, said):
         parse_energy(text)
 
 
-def test_passes_of_another_masking_are_refused():
-    tokens, lengths = random_state(TINY, 2, 4).tokens, torch.tensor([4, 4])
-    alone = Scorer(TINY).cache(Sequences(tokens, lengths))
-    for energy in (Raw(groups=2), 2 * Norm(groups=2)):
-        with pytest.raises(InputError, match="needs the masked passes"):
-            energy(TINY, Sequences(tokens, lengths, alone))
-
-
 def letters(texts):
     """Count the a's."""
     return [0.7 * text.count("a") for text in texts]
@@ -155,76 +145,7 @@ def test_groups_near_the_change_may_be_tested_first(move, nearest):
     check_kernel(kernel, LONGER, 4)
 
 
-class SinglePasses(Scorer):
-    """Takes the pass of one position for that of its group, after the first energies."""
-
-    begun = False
-
-    def cache(self, sequences, normaliser=True, needed=None, groups=None):
-        if not self.begun:
-            return super().cache(sequences, normaliser, needed, groups)
-        return super().cache(sequences, normaliser, needed)
-
-
-class AllKnown(Metropolis):
-    """Takes what single positions would know for what groups know."""
-
-    def step(self, chains, rows, scorer, rng):
-        scorer.begun = True
-        try:
-            return super().step(chains, rows, scorer, rng)
-        finally:
-            scorer.begun = False
-
-
-def test_single_passes_in_place_of_groups_fail():
-    kernel, states = AllKnown(Norm(groups=2)), all_states(LONGER, 4)
-    matrix = step_matrix(kernel, SinglePasses(LONGER), states)
-    target = distribution(LONGER, kernel.energy, states)
-    assert invariance_error(matrix, target) > 1e-3
-
-
-def test_single_passes_of_spans_in_place_of_groups_fail(monkeypatch):
-    """A span that draws its last place alone must not call that a pass of its group."""
-    states, target = (
-        all_states(LONGER, 4),
-        distribution(LONGER, Norm(groups=2), all_states(LONGER, 4)),
-    )
-    kernel = Metropolis(Norm(groups=2), Span(sizes=(2,)))
-    monkeypatch.setattr("maskov.moves.filling.masked_with", lambda p, i, g: masked_with(p, i, None))
-    assert invariance_error(step_matrix(kernel, Scorer(LONGER), states), target) > 1e-3
-
-
-def test_passes_that_saw_a_change_fail(monkeypatch):
-    """Where two groups changed, the pass of each has seen the change of the other."""
-    kernel, states = Metropolis(Norm(groups=2), MOVES["block"]), all_states(LONGER, 4)
-
-    def too_many(changed, groups):
-        return positions_of(groups_with(changed, groups), changed.shape[1])
-
-    monkeypatch.setattr("maskov.kernels.metropolis.unseen", too_many)
-    target = distribution(LONGER, kernel.energy, states)
-    assert invariance_error(step_matrix(kernel, Scorer(LONGER), states), target) > 1e-3
-
-
-def test_a_cache_of_another_masking_is_not_taken():
-    chains, scorer = random_state(TINY, 3, 6), Scorer(TINY)
-    rows = torch.arange(3)
-    for first, second in (
-        (Raw(), Raw(groups=2)),
-        (Norm(groups=2), Raw()),
-        (Raw(groups=2), Raw(groups=3)),
-    ):
-        cached = Metropolis(first).init(chains, scorer)
-        other = Metropolis(second)
-        mistaken = replace(cached, part_values=replace(cached.part_values, of=second))
-        with pytest.raises(InputError, match="not initialised"):
-            other.step(mistaken, rows, scorer, CounterRng(0))
-        assert torch.equal(other.init(cached, scorer).energy, other.init(chains, scorer).energy)
-
-
 def test_an_energy_without_passes_drops_those_of_another_kernel():
-    """Their chains move without them, so that a later proposal would come from an old context."""
     text = TextEnergy(letters)
     both = Metropolis(Raw() + text).init(fresh_state(all_states(TABLE, 3)), Scorer(TABLE))
     assert Metropolis(text).init(both, Scorer(TABLE)).pass_cache is None

@@ -1,7 +1,5 @@
 """Translations whose length is sampled: p(x | source) over all sequences of several lengths."""
 
-from dataclasses import dataclass
-
 import pytest
 import torch
 
@@ -55,12 +53,7 @@ def test_lengths_weighed_by_their_prediction(kernel, source):
     check_kernel(_kernel(*KERNELS[kernel]), GIVEN[source], lengths=LENGTHS, seeds=1)
 
 
-def test_the_length_alone_can_be_the_target():
-    check_kernel(_kernel("insert-delete", PredictedLength(), 0), GIVEN[SOURCES[0]], lengths=LENGTHS)
-
-
 def test_the_target_is_a_plain_one():
-    """Energies place by place, and the length by the log-softmax over all lengths there are."""
     model, weight = GIVEN[SOURCES[1]], 2.0
     start = all_sequences(model, *LENGTHS)
     scores = model.sources.length_scores[0, : model.max_length + 1].double()
@@ -93,26 +86,6 @@ def test_each_sequence_is_weighed_by_its_own_source():
     ]
     assert found.tolist() == pytest.approx([float(one) for one in alone], abs=1e-12)
     assert abs(alone[0] - alone[1]) > 1e-3
-
-
-@dataclass(frozen=True)
-class _Forgets(Metropolis):
-    """Tests by the energy without its length factor, and says that it has it."""
-
-    def log_ratio(self, chains, proposal, fall):
-        predicted = PredictedLength()
-        before = chains.sequences.rows(proposal.rows)
-        after = Sequences(proposal.tokens, proposal.lengths, source=before.source)
-        model = GIVEN[SOURCES[0]]
-        factor = predicted(model, before) - predicted(model, after)
-        return super().log_ratio(chains, proposal, fall - 2.0 * factor)
-
-
-def test_a_missing_length_factor_is_found_out():
-    energy = Norm() + 2.0 * PredictedLength()
-    wrong = _Forgets(energy, Resize(COLD), delayed=DelayedAcceptance(0))
-    with pytest.raises(AssertionError, match="detailed balance"):
-        check_kernel(wrong, GIVEN[SOURCES[0]], lengths=LENGTHS)
 
 
 def test_the_prediction_for_another_source_is_found_out():

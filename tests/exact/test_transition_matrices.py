@@ -1,9 +1,21 @@
-"""Whole transition matrices, built from the real kernel code, against their claimed targets."""
+"""Whole transition matrices against their claimed targets, wrong kernels, and what chains keep."""
+
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
 
-from maskov import Gibbs, MaskedConditional, Metropolis, Norm, Raw, Sweep, counterexample
+from maskov import (
+    DelayedAcceptance,
+    Gibbs,
+    MaskedConditional,
+    Metropolis,
+    Norm,
+    Raw,
+    Sweep,
+    counterexample,
+    mask_predict,
+)
 from maskov.exact import (
     all_states,
     balance_error,
@@ -17,7 +29,9 @@ from maskov.exact import (
 )
 from maskov.models.scorer import Scorer
 from maskov.moves import Site
-from small import random_table, tiny_bert
+from maskov.random import CounterRng, Purpose
+from maskov.types import Chains, Sequences
+from small import epoch, random_state, random_table, tiny_bert, transition_matrix
 
 TOLERANCE = 1e-10
 
@@ -115,7 +129,6 @@ def test_the_counterexample_in_numbers():
 
 
 def test_a_truncated_proposal_can_be_stuck_and_epsilon_frees_it():
-    """Detailed balance holds either way; reaching every state does not."""
     model = MODELS["table"]
     engine, states = Scorer(model), all_states(model, 3)
     stuck = sweep_matrix(Metropolis(Raw(), Site(MaskedConditional(top_k=1))), engine, states)
@@ -128,3 +141,173 @@ def test_a_truncated_proposal_can_be_stuck_and_epsilon_frees_it():
     assert (torch.linalg.matrix_power(free, 200) > 0).all()
     assert not MaskedConditional(top_k=1).reaches_everything
     assert MaskedConditional(top_k=1, epsilon=0.1).reaches_everything
+
+
+MASKS = [torch.tensor([True, False, False]), torch.tensor([True, False, True])]
+
+
+@dataclass(frozen=True)
+class ForgetsProposal(Metropolis):
+    """Accepts by the energies alone, as if the proposal were symmetric."""
+
+    def log_ratio(self, chains, proposal, fall):
+        return fall
+
+
+@dataclass(frozen=True)
+class IgnoresTruncation(Metropolis):
+    """Rng from the truncated conditional, but corrects by the full one."""
+
+    def log_ratio(self, chains, proposal, fall):
+        masked = proposal.masked
+        # The vectors of a table are its scores, and no token of it is forbidden.
+        full = chains.pass_cache.hidden.log_softmax(2)
+        reverse, forward = (
+            (full.gather(2, tokens[..., None]).squeeze(2) * masked).sum(1)
+            for tokens in (chains.tokens, proposal.tokens)
+        )
+        return fall + reverse - forward
+
+
+@dataclass(frozen=True)
+class KeepsRejected(Metropolis):
+    """Returns the proposal from the reject branch, as a published sampler does."""
+
+    def _moved(self, chains, proposal, comparison, accepted):
+        return super()._moved(chains, proposal, comparison, torch.ones_like(accepted))
+
+
+@pytest.mark.parametrize("masked", MASKS)
+@pytest.mark.parametrize("wrong", [ForgetsProposal, KeepsRejected, IgnoresTruncation])
+def test_wrong_kernels_break_balance(wrong, masked):
+    model = random_table()
+    engine, states = Scorer(model), all_states(model, 3)
+    target = distribution(model, Raw(), states)
+    cut = MaskedConditional(top_p=0.7 if wrong is IgnoresTruncation else 1.0)
+    errors = [
+        balance_error(transition_matrix(kind(Raw(), Site(cut)), engine, states, masked), target)
+        for kind in (Metropolis, wrong)
+    ]
+    assert errors[0] < 1e-10
+    assert errors[1] > 1e-3
+
+
+@dataclass(frozen=True)
+class DecidesAt(CounterRng):
+    """Decides every test at one number."""
+
+    number: float = 0.0
+
+    def uniform(self, chain, step, purpose, index=None):
+        found = super().uniform(chain, step, purpose, index)
+        return torch.full_like(found, self.number) if purpose == Purpose.ACCEPT else found
+
+
+def _step(kernel, masked, number):
+    """Return many chains, and a step of them that masks these positions."""
+    model = random_table()
+    states = all_states(model, 3).repeat(9, 1)
+    start = fresh_state(states, masked.expand(states.shape))
+    start = replace(start, chain=torch.arange(len(states)))
+    positions = Sweep("left-to-right", int(masked.sum()))
+    kernel, rng = replace(kernel, move=replace(kernel.move, positions=positions)), DecidesAt(0)
+    start = kernel.begin(kernel.init(start, Scorer(model)), rng)
+    rng = replace(rng, number=number)
+    return states, *kernel.step(start, torch.arange(len(states)), Scorer(model), rng)
+
+
+@pytest.mark.parametrize("masked", MASKS)
+def test_acceptance_turns_exactly_at_its_probability(masked):
+    for number in (0.0, 0.05, 0.3, 0.7, 0.95, 1 - 2**-53):
+        states, after, info = _step(Metropolis(Raw()), masked, number)
+        expected = info.log_acceptance.exp() > number
+        assert torch.equal(info.accepted, expected)
+        wanted = torch.where(expected[:, None], info.proposal.tokens, states)
+        assert torch.equal(after.tokens, wanted)
+        assert torch.equal(info.novel, expected & (info.proposal.tokens != states).any(1))
+    # What was rejected is reported, too.
+    assert not expected.all()
+    assert (info.proposal.tokens[~expected] != states[~expected]).any(1).all()
+
+
+def test_mask_predict_leaves_no_target_invariant_and_says_so():
+    """It maps every sequence to one other: no distribution with many states survives that."""
+    model = random_table()
+    engine, states = Scorer(model), all_states(model, 3)
+    kernel = mask_predict(3)
+    assert not kernel.leaves_invariant
+    sites = engine.cache(Sequences(states, torch.full((len(states),), 3)))
+    sure = (sites.logit - sites.log_normaliser).exp()
+    state = kernel.begin(replace(fresh_state(states), confidence=sure), CounterRng(0))
+    rows = torch.arange(len(states))
+    after, _ = kernel.at(2, None, None).step(state, rows, engine, CounterRng(0))
+    target = distribution(model, Raw(), states)
+    index = {tuple(tokens): i for i, tokens in enumerate(states.tolist())}
+    moved = torch.zeros_like(target)
+    for chance, tokens in zip(target, after.tokens.tolist(), strict=True):
+        moved[index[tuple(tokens)]] += chance
+    assert (moved - target).abs().max() > 1e-2
+
+
+def test_a_current_token_outside_the_kept_set_makes_the_reverse_impossible():
+    kernel = Metropolis(Raw(), Site(MaskedConditional(top_k=1)))
+    states, after, info = _step(kernel, MASKS[0], 0.0)
+    outside = info.proposal.log_q_reverse == -torch.inf
+    assert outside.any()
+    assert (info.log_acceptance[outside] == -torch.inf).all()
+    assert not info.accepted[outside].any()
+    assert torch.equal(after.tokens[outside], states[outside])
+
+
+def _mixed(model, lengths=(7, 5, 7, 4, 6)) -> Chains:
+    state = random_state(model, len(lengths), max(lengths))
+    sizes = torch.tensor(lengths)
+    inside = torch.arange(max(lengths)) < sizes[:, None]
+    tokens = state.tokens.masked_fill(~inside, model.mask_id)
+    return replace(state, lengths=sizes, free=inside, tokens=tokens)
+
+
+@pytest.mark.parametrize("energy", [Raw(), Norm(), Raw() + 0.5 * Norm()])
+@pytest.mark.parametrize("block", [1, 2, 3])
+def test_kept_energies_and_vectors_equal_fresh_ones_after_every_step(energy, block):
+    model = tiny_bert("red green blue white")
+    engine, draws = Scorer(model), CounterRng(5)
+    kernel = Metropolis(energy, Site(positions=Sweep(block=block)))
+    state = kernel.init(_mixed(model), engine)
+    for _ in range(2):
+        for _, after, _ in epoch(kernel, state, engine, draws):
+            state = after
+            fresh = engine.cache(state.sequences)
+            assert torch.allclose(state.pass_cache.hidden, fresh.hidden, atol=1e-10)
+            assert torch.allclose(state.pass_cache.logit, fresh.logit, atol=1e-10)
+            expected = energy(model, replace(state.sequences, pass_cache=fresh))
+            assert torch.allclose(state.energy, expected, atol=1e-10)
+
+
+def test_passes_of_a_single_site_step():
+    """None where nothing changes, T − 1 where one token does; proposing costs none."""
+    model = tiny_bert("red green blue")
+    engine, draws = Scorer(model), CounterRng(5)
+    kernel = Metropolis(Norm(), delayed=DelayedAcceptance(0))
+    state = kernel.init(_mixed(model), engine)
+    before = engine.passes
+    seen = set()
+    for _ in range(3):
+        for _, after, info in epoch(kernel, state, engine, draws):
+            state = after
+            lengths = state.lengths[info.proposal.rows]
+            expected = torch.where(info.proposal.novel, lengths - 1, 0)
+            assert torch.equal(info.passes, expected)
+            assert engine.passes - before == int(expected.sum())
+            before = engine.passes
+            seen |= set(info.proposal.novel.tolist())
+    assert seen == {True, False}
+
+
+def test_not_a_number_is_never_accepted():
+    from maskov.random import accept
+
+    ratio = torch.tensor([torch.nan, 0.0, -torch.inf, torch.inf], dtype=torch.float64)
+    for draw in (0.0, 0.5, 1 - 2**-53):
+        decided = accept(ratio, torch.full((4,), draw, dtype=torch.float64))
+        assert decided.tolist() == [False, True, False, True]

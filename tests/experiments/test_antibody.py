@@ -3,13 +3,8 @@
 import json
 import math
 
-import numpy as np
 import pytest
 from experiments.studies.antibody.__main__ import main
-from experiments.studies.antibody.answers import Answers
-from experiments.studies.antibody.lattice import Lattice
-from experiments.studies.antibody.law import enumerate_law
-from experiments.studies.antibody.plan import transitions
 
 import maskov
 from maskov import Record
@@ -70,23 +65,6 @@ def test_scores_agree_with_what_was_published(data, tmp_path):
     assert found["sequences"] == 4
     assert found["largest_relative_difference"] < 1e-4
     assert set(json.loads((work / "perplexities.json").read_text())) == {*HEAVY, "DIQMTQ"}
-
-
-def test_the_plan_of_the_lattice_knows_its_transitions(data, tmp_path):
-    lattice, answers = Lattice.read(data, 2), Answers(maskov.load("antiberty", "cpu"))
-    energies = np.array(enumerate_law(lattice, answers)["energies"])
-    law = np.exp(-energies) / np.exp(-energies).sum()
-    matrix = transitions(lattice, answers, law)
-    flow = law[:, None] * matrix
-    np.testing.assert_allclose(flow, flow.T, atol=1e-12)
-    np.testing.assert_allclose(matrix.sum(1), 1)
-    assert (matrix[[0, 0, 0], [1, 2, 3]] > 0).tolist() == [True, True, False]
-    words = ["--places", "2", "--chains", "4", "--epochs", "250", "--device", "cpu"]
-    main(["plan", str(data), str(tmp_path), "--out", str(tmp_path / "p.json"), *words])
-    found = json.loads((tmp_path / "p.json").read_text())
-    independent = 0.5 * np.sqrt(2 * law * (1 - law) / (np.pi * 900)).sum()
-    assert independent < found["total_variation_by_chance"] < 0.1
-    assert found["total_variation_of_starts"] < 0.02
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Cells: done once, keyed by what decides them, stopped and continued to the same numbers."""
+"""Cells: done once, keyed, stopped and continued to the same numbers; estimates, BLEU, laws."""
 
 import json
 from dataclasses import asdict, fields, replace
@@ -6,16 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from experiments.lib.bleu import _bleu, corpus_bleu, paired_difference, sentence_counts, signature
 from experiments.lib.cell import load_cell, run_cell
 from experiments.lib.chains import TextChains, Translations
-from experiments.lib.deterministic import (
-    DeterministicTranslations,
-    MaskPredictIsBlockGibbs,
-    plain_mask_predict,
-)
-from experiments.lib.jobs import run_in_processes
+from experiments.lib.estimates import averages, by_replicate
 from experiments.lib.settings import SETTINGS
 from experiments.paper.registry import RESULTS
+from sacrebleu.metrics.bleu import BLEU
 
 from maskov.errors import Interrupted
 
@@ -54,93 +51,8 @@ def test_a_stopped_cell_goes_on_to_the_same_numbers(cell, context, again, tmp_pa
     assert _told(run_cell(cell, again())) == _told(whole)
 
 
-@pytest.mark.slow
-def test_processes_share_cells_and_change_nothing(context, again, tmp_path):
-    cells = [replace(TEXT, seed=seed) for seed in range(3)]
-    alone = [run_cell(cell, again(out=tmp_path / "alone")) for cell in cells]
-    run_in_processes({cell: str(cell.seed) for cell in cells}, context, 2)
-    assert [_told(load_cell(cell, context)) for cell in cells] == list(map(_told, alone))
-    assert not (context.out / "locks").exists()
-
-
-def test_averages_are_those_of_the_run(context, again):
-    import maskov
-
-    cell = run_cell(TEXT, again(keep_runs=True))
-    run = maskov.Run.open(context.out / "runs" / cell["key"])
-    traces = run.traces
-    rate = traces["novel"][2:].sum(0) / traces["steps"][2:].sum(0)
-    assert cell["values"]["novel"]["value"] == pytest.approx(rate.mean())
-    assert cell["values"]["novel"]["standard_error"] == pytest.approx(rate.std(ddof=1) / np.sqrt(5))
-    means = traces["energy_raw"][2:].mean(0)
-    assert cell["values"]["energy_raw"]["value"] == pytest.approx(means.mean())
-    error = means.std(ddof=1) / np.sqrt(5)
-    assert cell["values"]["energy_raw"]["standard_error"] == pytest.approx(error)
-    assert len(cell["epochs"]["energy_norm"]["value"]) == 5
-    assert cell["texts"] == [one.text for one in run.samples]
-    # Delayed acceptance accepts less often than the algorithm whose rates are reported.
-    assert TEXT.kernel(context).delayed.nearest == LINES.kernel(context).delayed.nearest == ()
-    assert replace(LINES, nearest=2).kernel(context).delayed.nearest == (2,)
-
-
-def test_replicates_of_translations_are_corpora(context, again):
-    from experiments.lib.bleu import corpus_bleu
-
-    import maskov
-
-    cell = run_cell(LINES, again(keep_runs=True))
-    run = maskov.Run.open(context.out / "runs" / cell["key"])
-    _, references = context.pairs("words.deen")
-    last = [one for one in run.samples if one.epoch == 5]
-    scores = [
-        corpus_bleu([one.text for one in last if one.chain % 5 == c], references) for c in range(5)
-    ]
-    assert cell["values"]["bleu_last"]["value"] == pytest.approx(np.mean(scores))
-    assert cell["epochs"]["bleu"]["epoch"] == [3, 5]
-    per_chain = run.traces["energy_norm"][2:].reshape(4, 4, 5).mean((0, 1))
-    assert cell["values"]["energy_norm"]["value"] == pytest.approx(per_chain.mean())
-    assert cell["values"]["energy_norm"]["n"] == 5
-    lowest = run.traces["energy_norm"][2:].reshape(4, 4, 5).mean(1).mean(1).min()
-    assert cell["values"]["energy_norm_best"]["value"] == pytest.approx(lowest)
-    assert cell["values"]["irreversible"]["value"] > 0
-
-
-def test_mask_predict_is_block_gibbs_at_temperature_zero(context, monkeypatch):
-    cell = MaskPredictIsBlockGibbs("words.deen", sentences=4, iterations=4)
-    assert run_cell(cell, context)["values"]["equal"] == {
-        "value": 1.0, "standard_error": None, "n": 4
-    }  # fmt: skip
-
-    def hasty(model, source, length, iterations):
-        return plain_mask_predict(model, source, length, 1)
-
-    monkeypatch.setattr("experiments.lib.deterministic.plain_mask_predict", hasty)
-    other = replace(cell, iterations=5)
-    assert run_cell(other, context)["values"]["equal"]["value"] < 1
-
-
-@pytest.mark.parametrize(
-    "cell",
-    [replace(LINES, top_p=1.0), DeterministicTranslations("greedy", "words.deen", 4)],
-    ids=lambda cell: cell.kind,
-)
-def test_without_a_limit_sources_that_are_too_long_count_as_empty(cell, context):
-    for language in ("de", "en"):
-        lines = ["red blue", " ".join(["green"] * 12), "white red", "blue"]
-        (context.data / f"words.deen.{language}").write_text("".join(f"{x}\n" for x in lines))
-    found = run_cell(cell, context)
-    assert (found["sentences"], found["left_out"]) == (4, 1)
-    assert found["texts"][1] == ""
-    counts = found["sentence_counts"]
-    assert len(counts) == 4
-    # No n-gram of the translation, but all words of the reference, for each chain.
-    assert counts[1][:9] == [0] * 9
-    assert counts[1][9] == 12 * (5 if cell.kind == "translation" else 1)
-
-
 @pytest.mark.parametrize("name", ["variants/smoothed-twin/figure1", "paper/table5"])
 def test_stored_cells_are_those_of_their_setting(context, monkeypatch, name):
-    """What is asked for today has the settings, and with default values the key, of the stored."""
     stored = json.loads((ROOT / "results" / f"{name}.json").read_text(encoding="utf-8"))
     declared = RESULTS[Path(name).name].cells(SETTINGS[stored["setting"]])
     for label, cell in stored["cells"].items():
@@ -170,3 +82,58 @@ def test_every_result_is_declared_for_every_setting(setting):
             if isinstance(cell, TextChains | Translations):
                 assert cell.chains >= (3 if result.name == "table5" else 5)
                 cell.schedule()
+
+
+HYPOTHESES = ["the cat sat on the mat .", "a dog", "", "he went to the old house by the sea ."]
+REFERENCES = ["the cat sat on a mat .", "a dog ran away", "no", "she went to an old house there ."]
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_bleu_is_sacrebleus_own(count):
+    texts, references = HYPOTHESES[:count], REFERENCES[:count]
+    score = BLEU(force=True).corpus_score(texts, [references])
+    assert corpus_bleu(texts, references) == pytest.approx(score.score, abs=1e-9)
+    counts = np.array(sentence_counts([texts], references))
+    assert float(_bleu(counts.sum(0))) == pytest.approx(score.score)
+    assert (np.array(sentence_counts([texts, texts], references)) == 2 * counts).all()
+    assert "tok:13a" in signature()
+
+
+def _traces(epochs=4, chains=6):
+    generator = np.random.default_rng(0)
+    steps = generator.integers(4, 8, (epochs, chains))
+    made = {name: generator.integers(0, 4, (epochs, chains)) for name in
+            ("accepted", "novel", "proposed_novel", "irreversible")}  # fmt: skip
+    raw = generator.normal(size=(epochs, chains))
+    return {"steps": steps, "energy_raw": raw, "energy_norm": 2 * raw + 1, **made}
+
+
+def test_chains_of_one_source_belong_to_different_replicates():
+    traces = _traces()
+    found = by_replicate(traces, 3)
+    # Sources stand one after the other: chains 0 and 3 are the first replicate.
+    assert (found["novel"][:, 0] == traces["novel"][:, 0] + traces["novel"][:, 3]).all()
+    assert np.allclose(found["energy_raw"][:, 2], traces["energy_raw"][:, [2, 5]].mean(1))
+    rates = averages(found, burn_in=1)
+    part = found["accepted"][1:].sum(0) / found["steps"][1:].sum(0)
+    assert rates["acceptance"]["value"] == pytest.approx(part.mean())
+    assert rates["acceptance"]["n"] == 3
+
+
+def test_a_paired_difference_forgets_how_hard_sentences_are():
+    random = np.random.default_rng(1)
+    hard = random.integers(1, 20, 200)
+    total = np.full((200, 4), 20)
+    ends = np.full((200, 2), 20)
+
+    def rows(matched):
+        return np.concatenate([np.repeat(matched[:, None], 4, 1), total, ends], 1).tolist()
+
+    gap, error = paired_difference(rows(hard), rows(hard + 1))
+    assert gap == pytest.approx(5.0)
+    # One more match everywhere: sure, although sentences differ much among themselves.
+    assert error < 1e-9
+    gap, error = paired_difference(rows(hard), rows(random.permutation(hard)))
+    # A difference of means has the error of two samples.
+    assert error == pytest.approx(5 * hard.std() * (2 / 200) ** 0.5, rel=0.15)
+    assert abs(gap) < 1e-9

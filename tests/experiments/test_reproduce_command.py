@@ -1,14 +1,19 @@
-"""The command `python -m experiments`: JSON, Markdown, figures and the page of claims."""
+"""The command `python -m experiments`, also with checkpoints of the paper's kinds in small."""
 
 import json
 import xml.dom.minidom
+from dataclasses import replace
 
 import pytest
 from experiments.__main__ import main
+from experiments.lib.context import CHECKPOINTS
 from experiments.lib.settings import SETTINGS
 
+from maskov.models import load
 from maskov.ratings import export
 from tiny_experiments import TINY
+from tiny_fairseq import write
+from tiny_models import build, build_gpt2
 
 
 @pytest.fixture
@@ -82,28 +87,6 @@ def test_figures_and_pages_are_drawn_again_from_json_alone(call, context):
     assert "**held**" in (context.out / "README.md").read_text()
 
 
-def test_another_translation_model_has_a_title_a_record_and_its_smoothing_removed(
-    call, context, tmp_path
-):
-    words = ["figure1", "--quick", "--out", context.out, "--data", context.data]
-    assert call(*words)[0] == 0
-    before = json.loads((context.out / "figure1.json").read_text())
-    log = tmp_path / "log.json"
-    log.write_text(json.dumps({"device": "cpu", "log": [{"step": 3}]}))
-    other = ("--title", "trained in another way", "--training", log, "--remove-smoothing", "0.1")
-    assert call(*words, *other)[0] == 0
-    training = json.loads((context.out / "training.json").read_text())
-    assert (training["title"], training["log"]) == (other[1], [{"step": 3}])
-    assert training["remove_smoothing"] == 0.1
-    found = json.loads((context.out / "figure1.json").read_text())
-    assert found["complete"]
-    for label, cell in found["cells"].items():
-        assert cell["key"] != before["cells"][label]["key"]
-        assert cell["models"]["de-en"]["remove_smoothing"] == 0.1
-        assert cell["models"]["de-en"]["fingerprint"] == training["fingerprint"]
-        assert "|remove-smoothing:0.1|" in cell["signature"]
-
-
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
@@ -122,3 +105,59 @@ def test_bad_input_is_one_sentence(call, words, reason, tmp_path, monkeypatch):
     assert reason in err
     assert err.count("\n") == 1
     assert not list(tmp_path.glob("x/*"))
+
+
+LINES = ["low er .", "lo@@ w er est .", "er low est .", "est er ."]
+
+
+@pytest.fixture
+def shelf(tmp_path):
+    """Return the folder of all that the paper used, and put test sets beside it."""
+    root = tmp_path / "checkpoints"
+    root.mkdir()
+    for role in ("base", "large"):
+        build("bert", root / CHECKPOINTS[role][0])
+    build_gpt2(root / CHECKPOINTS["judge"][0], load(str(root / "bert-base-uncased")).tokenizer)
+    for pair in ("de-en", "ro-en"):
+        folder = root / CHECKPOINTS[pair][0]
+        folder.mkdir()
+        write(folder)
+    for name in SETTINGS["paper"].sets:
+        for language in (name[-4:-2], name[-2:]):
+            (tmp_path / f"{name}.{language}").write_text("".join(line + "\n" for line in LINES))
+    return root
+
+
+@pytest.fixture
+def reproduced(shelf, monkeypatch, capfd):
+    """Run results in the paper's setting, its sizes cut down; return what was written."""
+    small = replace(SETTINGS["paper"], text=TINY.text, translation=TINY.translation)
+    monkeypatch.setitem(SETTINGS, "paper", small)
+
+    def run(*names):
+        out = shelf.parent / "out"
+        for name in names:
+            words = [name, "--paper", "--checkpoints", shelf, "--data", shelf.parent, "--out", out]
+            with pytest.raises(SystemExit) as ended:
+                main(list(map(str, words)))
+            assert not ended.value.code, capfd.readouterr().err
+        return {file.stem: json.loads(file.read_text()) for file in out.glob("*.json")}
+
+    return run
+
+
+def test_checkpoints_of_the_paper_fill_its_tables(reproduced):
+    found = reproduced("table6", "figure1")
+    table, figure = found["table6"], found["figure1"]
+    assert table["complete"]
+    used = {(role, one["name"]) for cell in table["cells"].values() if "models" in cell
+            for role, one in cell["models"].items()}  # fmt: skip
+    assert used == {(role, CHECKPOINTS[role][0]) for role in ("base", "large", "judge")}
+    rows = {(row["series"], row["x"]): row for row in table["comparison"]
+            if row["quantity"] == "perplexity"}  # fmt: skip
+    assert {x for _, x in rows} == {"base", "large"}
+    assert all(row["ours"] > 1 for row in rows.values())
+    assert figure["complete"]
+    models = [cell["models"] for cell in figure["cells"].values()]
+    assert all(one["de-en"]["name"] == CHECKPOINTS["de-en"][0] for one in models)
+    assert all(cell["sentences"] == TINY.translation.sentences for cell in figure["cells"].values())

@@ -6,15 +6,9 @@ import sys
 
 import numpy as np
 import pytest
-import torch
 from experiments.studies import (
     default_target,
-    effective,
     evidence,
-    fill_energies,
-    mixing,
-    population_verdicts,
-    proteins,
     restoration,
 )
 from experiments.studies.restoration import (
@@ -25,12 +19,7 @@ from experiments.studies.restoration import (
     MASK_PREDICT,
     SMALL,
     SOUND,
-    Gap,
 )
-
-import maskov
-from maskov.models.scorer import Scorer
-from small import tiny_bert
 
 SENTENCE = "the old man and the old house and the man sat in the city"
 
@@ -44,25 +33,6 @@ def main(monkeypatch):
         study.main()
 
     return run
-
-
-# Evidence
-
-
-@pytest.mark.parametrize(
-    "toy",
-    [
-        population_verdicts.ising(7, 1.3), population_verdicts.ridge(7, 0.2, 1.5, 0.4),
-        population_verdicts.island(7, 0.3, 4, 3.0),
-    ],
-    ids=lambda toy: toy.name,
-)  # fmt: skip
-def test_toys_have_the_log_z_that_they_say_and_populations_find_it(toy):
-    every = np.array([[n >> k & 1 for k in range(7)] for n in range(2**7)], dtype=np.int8)
-    start = np.log(np.where(every, toy.share, 1 - toy.share)).sum(1)
-    assert np.logaddexp.reduce(start + toy.gain(every)) == pytest.approx(toy.log_z)
-    found = population_verdicts.run(toy, 200, 10, 5, populations=8, seed=0).log_z
-    assert abs(found.value - toy.log_z) < 4.5 * found.error
 
 
 def test_text_is_measured_once_and_the_page_has_every_target(tmp_path, monkeypatch, main):
@@ -80,28 +50,6 @@ def test_text_is_measured_once_and_the_page_has_every_target(tmp_path, monkeypat
     page = (out / "README.md").read_text()
     assert "sentences of 4 tokens" in page
     assert f"{targets['ordered(orders=8)@1']['nats_per_token']:.3f}" in page
-
-
-# Blanks
-
-
-def test_scores_of_one_token_are_the_enumerated_ones():
-    # One word more than the likeliest that are added up, so that the draws of the rest are exact.
-    model = tiny_bert("a b c d e f g h i j k l m n o")
-    words = [model.encode(letter)[0] for letter in "abcdefghijklmno"]
-    found = fill_energies.log_scores(Gap([*words[:4], *words[:2]], 2, 1), Scorer(model), 0)
-    texts = [model.decode([*words[:2], word, words[3], *words[:2]]) for word in words]
-    for name in ("norm", "raw", "0.5*ordered(orders=8)+0.5*norm"):
-        weights = fill_energies.ENERGIES[name]
-        energies = torch.zeros(len(texts), dtype=torch.float64)
-        for part in weights.keys() & {"norm", "raw"}:
-            scores = maskov.score(model, texts, part)
-            energies += weights[part] * torch.tensor([one.energy for one in scores]).double()
-        if "ordered" in weights:
-            (fills,) = maskov.infill(model, "a b [MASK] d a b").fills()
-            own = {fill.words[0]: fill.energy for fill in fills}
-            energies += weights["ordered"] * torch.tensor([own[one] for one in "abcdefghijklmno"])
-        assert found[name] == pytest.approx(float((-energies).log_softmax(0)[2]), abs=1e-6)
 
 
 def test_every_method_of_restoration_is_measured_and_the_page_is_written(tmp_path, main):
@@ -131,50 +79,6 @@ def test_every_method_of_restoration_is_measured_and_the_page_is_written(tmp_pat
     page = (tmp_path / "out" / "README.md").read_text()
     assert "2 of 1 token, 2 of 2 tokens, 2 of unknown length" in page
     assert f"| 2 | {MASK_PREDICT} | 2 |" in page
-
-
-# Mixing
-
-
-def test_rows_reach_the_energy_that_the_first_default_has_after_so_many_passes():
-    drops = {mixing.FIRST_DEFAULT: [0.0, -1.0, -2.0, -9.0], "spans of 1 to 3": [-1.0, -2.0, -3.0]}
-    rows = [
-        {"row": name, "energy": "raw", "length": 20, "mean_energy": energies,
-         "passes": [100.0, 200.0, 300.0, 400.0][: len(energies)]}
-        for name, energies in drops.items()
-    ]  # fmt: skip
-    mixing.compare(rows, 300)
-    assert [row["reached"] for row in rows] == [300.0, 200.0]
-
-
-@pytest.mark.slow
-def test_effective_samples_have_a_line_for_each_target(tmp_path):
-    words = ["--out", str(tmp_path), "--model", "untrained", "--chains", "3", "--epochs", "60"]
-    effective.main(["sample", *words, "--targets", "free, 5 tokens", "--energies", "norm"])
-    effective.main(["page", *words])
-    table = json.loads((tmp_path / "effective.json").read_text())["table"]
-    assert [(line["energy"], line["target"]) for line in table] == [("norm", "free, 5 tokens")]
-    assert "| E_norm, free, 5 tokens | 1 |" in (tmp_path / "README.md").read_text()
-
-
-def test_proteins_are_measured_at_equal_passes(tmp_path):
-    tokens = torch.tensor([[1, 2, 3, 4], [1, 2, 3, 5], [1, 2, 6, 4]])
-    assert proteins.distance(tokens) == pytest.approx((1 + 1 + 2) / 3 / 4)
-    sites, default = "single sites", "spans, burn-in with 4 groups (the default)"
-    words = f"--model untrained --chains 2 --length 7 --points 10 30 --out {tmp_path} --rows"
-    proteins.main([*words.split(), sites])
-    proteins.main([*words.split(), default])
-    rows = json.loads((tmp_path / "proteins.json").read_text())["rows"]
-    assert [row["row"] for row in rows] == [sites, default]
-    for row in rows:
-        spent = [point["passes"] for point in row["points"]]
-        assert spent[0] >= 10
-        assert spent[-1] >= 30
-        assert all(point["energy"] > 0 for point in row["points"])
-    assert rows[0]["points"][0]["passes"] <= 10 + 2 * 7
-    assert f"| {default} |" in (tmp_path / "README.md").read_text()
-    with pytest.raises(SystemExit, match="other settings"):
-        proteins.main([*words.split(), sites, "--seed", "1"])
 
 
 def test_the_default_target_is_weighed_and_chosen_by_its_rule():

@@ -31,9 +31,6 @@ def _held(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in (folder, *folder.rglob("*")) if path.is_file()}
 
 
-# One file at a time.
-
-
 def _flipped(content: bytes) -> bytes:
     """Change one bit of the first value after the header of an array."""
     place = content.index(b"\n") + 1 if content.startswith(b"\x93NUMPY") else len(content) // 2
@@ -153,26 +150,6 @@ def test_diagnose_names_what_is_damaged_and_the_command(runs, tmp_path, call):
     assert files(whole) == files(runs["whole"])
 
 
-def test_stopped_again_after_it_started_over_it_does_not_start_over_again(copy, runs):
-    _flip(copy, "energy_raw", 1, 0)
-    for file in (copy / "checkpoints").glob("00001-*"):
-        file.write_bytes(b"")
-    assert "chains 0 to 1 in traces.npy" in Run.open(copy).diagnose().notes[0]
-    samples, seen = copy / "samples.jsonl", []
-
-    def stop() -> bool:
-        seen.append(samples.stat().st_size)
-        return min(seen) < seen[-1]
-
-    with pytest.raises(Interrupted):
-        resume(copy, MODEL, stop=stop, checkpoint_every=0)
-    assert not resume(copy, MODEL).recovered
-    assert files(copy) == files(runs["whole"])
-
-
-# Every field of the manifest, one at a time.
-
-
 def _leaves(data: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     if isinstance(data, dict) and data:
         return [leaf for key, value in data.items() for leaf in _leaves(value, (*path, key))]
@@ -194,7 +171,6 @@ def _others(value: Any) -> list[Any]:
 
 
 def test_every_field_of_the_manifest_is_held_to(copy):
-    """With the checkpoints there, any change is named; a run never continues with another one."""
     manifest, kept, named = json.loads((copy / "manifest.json").read_text()), files(copy), 0
     for leaf in _leaves(manifest):
         if leaf[0] in ("precision_check", "stopped_at", "samples_hash"):  # added on the way
@@ -218,9 +194,6 @@ def test_every_field_of_the_manifest_is_held_to(copy):
     assert files(copy) == kept
 
 
-# While the run is on.
-
-
 def test_what_happens_to_files_while_the_run_is_on(runs, tmp_path):
     folder = tmp_path / "run"
     acts = dict.fromkeys((20, 40), lambda: shutil.rmtree(folder / "checkpoints"))
@@ -236,7 +209,6 @@ def test_what_happens_to_files_while_the_run_is_on(runs, tmp_path):
 
 @pytest.mark.parametrize("write", [3, 9, 14])
 def test_a_disk_that_is_full_at_any_write_is_one_sentence(write, copy, runs, monkeypatch):
-    """With room again, the run goes on to the same bytes."""
     left, sync = iter(range(10**9)), os.fsync
 
     def full(handle: int) -> None:
@@ -250,9 +222,6 @@ def test_a_disk_that_is_full_at_any_write_is_one_sentence(write, copy, runs, mon
             resume(copy, MODEL, checkpoint_every=0)
     resume(copy, MODEL)
     assert files(copy) == files(runs["whole"])
-
-
-# Links and special files.
 
 
 @pytest.mark.parametrize("link", [os.symlink, os.link])
@@ -316,7 +285,6 @@ def _socket(path: Path, monkeypatch) -> None:
     ("samples.jsonl", "socket"), ("traces.npy", "device"),
 ])  # fmt: skip
 def test_only_regular_files_are_opened(name, kind, copy, monkeypatch, call):
-    """A command that waits for a pipe would hang here."""
     path = _file(copy, name)
     path.unlink(missing_ok=True)
     {"pipe": os.mkfifo, "socket": lambda one: _socket(one, monkeypatch),

@@ -13,9 +13,8 @@ from hypothesis import given, strategies as st
 from safetensors.torch import load, save
 
 import maskov
-from maskov import MaskovError, Metropolis, Norm, Run, RunError, mask_predict, resume
-from maskov.errors import Interrupted, ModelError
-from maskov.runs.manifest import load_model
+from maskov import MaskovError, Run, RunError, resume
+from maskov.errors import ModelError
 from maskov.runs.state import START, seal
 from mutations import examples, or_refused
 from odd_workers import files
@@ -23,27 +22,10 @@ from stopped_runs import CHAINS, EPOCHS, MODEL, header_of, run
 
 # Checkpoints with a right hash that no run has written.
 
-KERNELS = {
-    "sites": Metropolis(Norm()),
-    "mask-predict": mask_predict(6),
-}
 NUMBER = st.sampled_from([
     -(2**63), -(2**31), -2, -1, 0, 1, 2, 3, 5, 7, 2**20, 2**31, 2**62, 2**63 - 1, 10**30, 1.5,
     True, None, "1", [], {},
 ])  # fmt: skip
-
-
-@pytest.fixture(scope="module", params=KERNELS)
-def pair(request, tmp_path_factory) -> tuple[Path, Path]:
-    """A run that was stopped on its way, with two groups, and the same run to its end."""
-    home = tmp_path_factory.mktemp("runs")
-    # Mask-predict looks less often; no group may be at its end.
-    looks = 12 if request.param == "mask-predict" else 22
-    with pytest.raises(Interrupted):
-        run(home / "stopped", KERNELS[request.param], looks)
-    run(home / "whole", KERNELS[request.param])
-    assert not Run.open(home / "stopped").traces["steps"][-1].any()
-    return home / "stopped", home / "whole"
 
 
 def _again(folder: Path, copy: Path) -> Path:
@@ -96,21 +78,21 @@ def _misshapen(draw, tensors: dict[str, torch.Tensor]) -> None:
 
 @examples(12)
 @given(data=st.data())
-def test_tensors_of_other_shapes_and_kinds_are_passed_over(data, pair, tmp_path):
-    copy = _again(pair[0], tmp_path / "copy")
+def test_tensors_of_other_shapes_and_kinds_are_passed_over(data, runs, tmp_path):
+    copy = _again(runs["stopped"], tmp_path / "copy")
     file = _newest(copy, data.draw(st.integers(0, 1)))
     tensors, numbers = _open(file)
     _misshapen(data.draw, tensors)
     _forge(file, tensors, numbers)
     assert file.name in " ".join(_goes_on(copy).recovered)
-    assert files(copy) == files(pair[1])
+    assert files(copy) == files(runs["whole"])
 
 
 @examples(12)
 @given(data=st.data())
-def test_any_numbers_beside_the_tensors_are_gone_on_from_or_passed_over(data, pair, tmp_path):
+def test_any_numbers_beside_the_tensors_are_gone_on_from_or_passed_over(data, runs, tmp_path):
     """No number leads out of a tensor, keeps the run from ending, or gives a forbidden token."""
-    copy = _again(pair[0], tmp_path / "copy")
+    copy = _again(runs["stopped"], tmp_path / "copy")
     file = _newest(copy, data.draw(st.integers(0, 1)))
     tensors, numbers = _open(file)
     numbers[data.draw(st.sampled_from([*sorted(numbers), "new"]))] = data.draw(NUMBER)
@@ -118,16 +100,15 @@ def test_any_numbers_beside_the_tensors_are_gone_on_from_or_passed_over(data, pa
     with or_refused(MaskovError, naming=[copy, f"'{MODEL.name}'"]):
         ended = _goes_on(copy)
         if ended.recovered:
-            assert files(copy) == files(pair[1])
+            assert files(copy) == files(runs["whole"])
         assert len(ended.samples) == (EPOCHS - 1) * CHAINS
         assert (ended.traces["steps"] > 0).all()
         assert not any(MODEL.forbidden[token] for one in ended.samples for token in one.ids)
 
 
 @pytest.mark.parametrize("epoch", [EPOCHS, 10**9, -1])
-def test_a_run_is_not_over_because_its_checkpoints_say_so(epoch, pair, tmp_path):
-    """The traces must have those epochs: otherwise they are passed over."""
-    copy = _again(pair[0], tmp_path / "copy")
+def test_a_run_is_not_over_because_its_checkpoints_say_so(epoch, runs, tmp_path):
+    copy = _again(runs["stopped"], tmp_path / "copy")
     for file in copy.glob("checkpoints/*.checkpoint"):
         tensors, numbers = _open(file)
         # As at the end of an epoch, when no proposal is under way.
@@ -136,7 +117,7 @@ def test_a_run_is_not_over_because_its_checkpoints_say_so(epoch, pair, tmp_path)
         _forge(file, tensors, numbers)
     assert not Run.open(copy).finished
     assert _goes_on(copy).recovered
-    assert files(copy) == files(pair[1])
+    assert files(copy) == files(runs["whole"])
 
 
 def test_a_checkpoint_that_promises_more_than_memory_holds_is_not_read(copy, runs):
@@ -154,9 +135,6 @@ def test_a_checkpoint_that_promises_more_than_memory_holds_is_not_read(copy, run
     assert header_of(file) is not None
     assert file.name in " ".join(_goes_on(copy).recovered)
     assert files(copy) == files(runs["whole"])
-
-
-# Files without an end.
 
 
 @pytest.fixture
@@ -277,26 +255,7 @@ def test_a_manifest_does_not_download_a_model(field, copy, runs):
         resume(copy, MODEL if "(" in field else None)
 
 
-@pytest.mark.usefixtures("_offline")
-def test_what_is_here_needs_no_permission(copy, runs, tmp_path, monkeypatch):
-    snapshot = tmp_path / "models--somebody--known" / "snapshots" / "abc"
-    shutil.copytree(runs["model"], snapshot)
-    (snapshot.parents[1] / "refs").mkdir()
-    (snapshot.parents[1] / "refs" / "main").write_text("abc")
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    for name in ("untrained", str(runs["model"]), "somebody/known"):
-        assert maskov.load(name, "cpu", allow_download=False).vocabulary_size > 4
-    asked = []
-    monkeypatch.setattr(
-        "maskov.runs.manifest.load", lambda **words: asked.append(words["allow_download"]) or MODEL
-    )
-    for allow in (False, True):
-        load_model(Run.open(copy).manifest.config.model, None, allow_download=allow)
-    assert asked == [False, True]
-
-
 def test_code_of_a_model_is_not_trusted_on_a_manifest_s_word(copy, tmp_path):
-    """The folder it names is not even opened."""
     other = {"name": str(tmp_path / "evil"), "trust_remote_code": True}
     _change(copy, lambda manifest: manifest["config"]["model"]["source"].update(other))
     with pytest.raises(RunError, match="--trust-remote-code"):

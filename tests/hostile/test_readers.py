@@ -1,9 +1,10 @@
-"""Every file that maskov reads, with anything in it: read correctly, or refused in one sentence."""
+"""Every file that maskov reads, and any options: read correctly, or refused in one sentence."""
 
 import gzip
 import hashlib
 import json
 import lzma
+import math
 import os
 import pickle
 import shutil
@@ -15,21 +16,15 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import torch
-from experiments.__main__ import main as reproduce
-from experiments.lib.cell import load_cell
-from experiments.lib.context import Context
-from experiments.lib.settings import SETTINGS
-from experiments.paper import driver
 from hypothesis import given, strategies as st
-from recipes.translation.fairseq import SPECIAL, convert, read_dictionary
 from safetensors.torch import load_file, save_file
 
 import maskov
 from maskov import InputError, MaskovError, ModelError, Run, RunError, ratings, shipped
+from maskov.cli import main
 from maskov.cli.evaluating import read_sentences
 from maskov.evaluation import copied
 from maskov.fasta import Record
-from maskov.models.tokens import Merges
 from maskov.options import read_lines
 from maskov.runs.state import START, pack, seal, unpack
 from mutations import anything, examples, or_refused
@@ -189,47 +184,6 @@ def _ratings(home: Path, runs, name: str) -> Reader:
     return Reader({"key": key, "sheet": sheet, "done": done}[name], read, [key, sheet, done])
 
 
-def _experiment(home: Path, runs, name: str) -> Reader:
-    with pytest.raises(SystemExit):
-        reproduce(["counterexample", "--quick", "--device", "cpu", "--out", str(home)])
-    cell = next(iter(driver.RESULTS["counterexample"].cells(SETTINGS["quick"]).values()))
-    context = Context(SETTINGS["quick"], home, device="cpu")
-    file = home / "cells" / f"{cell.key(context)}.json"
-
-    def read_cell() -> None:
-        assert json.dumps(load_cell(cell, context)) == json.dumps(json.loads(file.read_bytes()))
-
-    def read_result() -> None:
-        (home / "counterexample.md").unlink(missing_ok=True)
-        driver.report(home, say=lambda _: None)
-        title = json.loads((home / "counterexample.json").read_bytes())["title"]
-        assert str(title) in (home / "counterexample.md").read_text()
-
-    if name == "cell":
-        return Reader(file, read_cell, [file])
-    return Reader(home / "counterexample.json", read_result, [home])
-
-
-def _fairseq(home: Path, runs, name: str) -> Reader:
-    words, codes = home / "dict.en.txt", home / "codes"
-    words.write_bytes(b"a 3\nbc 2\nred@@ 1\n")
-    codes.write_bytes(b"#version: 0.2\na b\nab c</w>\n")
-
-    def read_words() -> None:
-        found = read_dictionary(words)
-        lines = words.read_text(encoding="utf-8").removesuffix("\n").split("\n")
-        assert found == [*SPECIAL, *(line.rpartition(" ")[0] for line in lines if line)]
-
-    def read_codes() -> None:
-        """Whatever the merges are, the pieces of a word put together are the word."""
-        for text in ("abc", "a", "naïve", "a@@b"):
-            *begun, last = Merges.read(codes).split(text)
-            assert all(piece.endswith("@@") for piece in begun)
-            assert "".join(piece[:-2] for piece in begun) + last == text
-
-    return Reader(*((words, read_words) if name == "words" else (codes, read_codes)), [home])
-
-
 READERS = [
     *((_run_folder, name) for name in ("manifest.json", "samples.jsonl", "traces.npy", "tokens.npy",
                                        "checkpoint")),
@@ -238,7 +192,6 @@ READERS = [
     (_vocabulary,), (_about,), (_texts, "texts.txt"), (_texts, "texts.jsonl"),
     *((_ratings, name) for name in ("key", "sheet", "done")),
     *((_training, kind) for kind in ("", ".gz", ".xz")),
-    (_experiment, "result"), (_experiment, "cell"), (_fairseq, "words"), (_fairseq, "codes"),
 ]  # fmt: skip
 
 
@@ -260,9 +213,6 @@ def test_anything_is_read_correctly_or_refused_in_one_sentence(data, reader):
             reader.read()
     finally:
         reader.file.write_bytes(whole)
-
-
-# What no single damage would find.
 
 
 class Evil:
@@ -298,14 +248,8 @@ def _pickle_as_weights(home: Path, mark: Path, copy: Path) -> None:
     maskov.load(home, "cpu")
 
 
-def _fairseq_checkpoint(home: Path, mark: Path, copy: Path) -> None:
-    (home / "dict.en.txt").write_text("a 1\n")
-    torch.save({"args": Evil(mark), "model": {}}, home / "checkpoint_best.pt")
-    convert(home, home / "out")
-
-
 @pytest.mark.parametrize("read", [
-    _pickled_traces, _pickle_as_traces, _torch_weights, _pickle_as_weights, _fairseq_checkpoint,
+    _pickled_traces, _pickle_as_traces, _torch_weights, _pickle_as_weights,
 ])  # fmt: skip
 def test_code_in_a_pickle_is_refused_and_not_run(read, runs, copy, tmp_path):
     home = shutil.copytree(runs["model"], tmp_path / "model")
@@ -319,7 +263,6 @@ def test_code_in_a_pickle_is_refused_and_not_run(read, runs, copy, tmp_path):
 @pytest.mark.parametrize("kind", ["masked", "translation"])
 @pytest.mark.parametrize("size", [10**5, 10**10, 2**70, "weights", "missing"])
 def test_a_network_that_is_not_that_of_its_weights_is_refused(kind, size, runs, tmp_path):
-    """Before anything large is built."""
     folder = _model(tmp_path, runs, kind, "config.json").file.parent
     config = json.loads((folder / "config.json").read_text())
     weights = load_file(folder / "model.safetensors")
@@ -350,3 +293,38 @@ def test_a_text_that_unfolds_without_an_end_and_a_path_that_no_file_has(tmp_path
         read_lines("\0")
     with pytest.raises(MaskovError, match="cannot write"):
         maskov.sample(MODEL, out="\0", chains=1, length=2)
+
+
+VALUES = st.sampled_from(
+    ["-1", "0", "1", "2", "3", "0.5", "-0.5", "nan", "inf", "-inf", "1e308", "1e-320", "", " ",
+     "99999999999999999999", "-99999999999999999999", "0x10", "1_0", "٣", "one", "2:3", "3:2"]
+) | st.sampled_from(
+    ["raw", "norm", "raw+norm", "raw-norm", "0*raw", "mh", "gibbs", "auto", "off", "random",
+     "masked", "greedy", "bfloat16", "cpu", "cuda:99", "", "../..", "\x00", "naïve", "converged"]
+)  # fmt: skip
+OPTIONS = [
+    "epochs", "burn-in", "chains", "length", "seed", "thin", "proposal", "delayed",
+    "target-temperature", "force-accept", "token-budget", "resident", "threads", "workers",
+    "energy", "kernel", "moves", "start", "precision", "device", "until",
+]  # fmt: skip
+
+
+@examples(60)
+@given(given=st.dictionaries(st.sampled_from(OPTIONS), VALUES, min_size=1, max_size=2))
+def test_any_options_of_sample(given, capfd):
+    small = {"epochs": "2", "chains": "2", "length": "3"} | given
+    words = [word for name, value in small.items() for word in (f"--{name}", value)]
+    with pytest.raises(SystemExit) as ended:
+        main(["sample", "--model", "untrained", "--quiet", "--json", *words])
+    out, err = capfd.readouterr()
+    if ended.value.code == 2:
+        assert out == ""
+        # By the name of an option, in words or as it is written, or by the value.
+        names = {name.partition("-")[0] for name in given} | set(given.values())
+        assert any(name in err.lower() for name in names if name.strip()), err
+        assert "Traceback" not in err
+    else:
+        assert not ended.value.code, words
+        samples = [json.loads(line) for line in out.splitlines()]
+        assert {one["chain"] for one in samples} == set(range(int(small["chains"])))
+        assert all(math.isfinite(one["energy_norm"]) for one in samples)

@@ -79,24 +79,16 @@ class Code:
         return os.mkdir, ("was-run",)
 
 
-@pytest.mark.parametrize("damage", ["code", "cut", "missing", "more", "other", "heads"])
+@pytest.mark.parametrize("damage", ["code", "cut", "missing", "heads"])
 def test_damaged_checkpoints_are_refused(networks, site, damage, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     file = site / "sapiens" / "models" / "v1" / "checkpoint_vh.pt"
     with torch.serialization.safe_globals([antibody.argparse.Namespace]):
         content = torch.load(file, weights_only=True)
-    weights = content["model"]
     if damage == "missing":
-        del weights["decoder.sentence_encoder.layers.1.fc2.bias"]
-    if damage == "more":
-        weights["decoder.extra.weight"] = torch.zeros(2)
-    if damage == "other":
-        weights["decoder.lm_head.dense.weight"] = torch.zeros(3, 3)
-    if damage == "heads":
-        content["args"].encoder_attention_heads = 7
-    if damage == "code":
-        content["extra_state"] = Code()
-    torch.save(content, file)
+        del content["model"]["decoder.sentence_encoder.layers.1.fc2.bias"]
+    content["args"].encoder_attention_heads = 7 if damage == "heads" else 2
+    torch.save(content | {"extra_state": Code() if damage == "code" else {}}, file)
     if damage == "cut":
         file.write_bytes(file.read_bytes()[:500])
     with pytest.raises(ModelError) as refused:

@@ -70,7 +70,6 @@ def test_terms_are_those_of_one_prefix_at_a_time(causal, expected):
 
 
 def test_energy_of_a_chain_is_that_of_its_text(model, causal, expected):
-    """In any company and order."""
     plain = torch.tensor([float(expected(text).sum()) for text in TEXTS], dtype=torch.float64)
     alone = torch.cat([energies(causal, model, [text]) for text in TEXTS])
     backward = energies(causal, model, TEXTS[::-1]).flip(0)
@@ -98,26 +97,8 @@ def test_longest_text_is_scored_and_a_longer_one_refused(causal):
             maskov.score_autoregressive(causal, texts)
 
 
-def test_tokens_that_make_no_text_cost_nothing(causal, tmp_path):
-    # RoBERTa's vocabulary has a lone space: a chain of these decodes to an empty text.
-    roberta = maskov.load(str(tiny_models.build("roberta", tmp_path)), "cpu")
-    space = torch.tensor([[roberta.tokenizer.convert_tokens_to_ids("Ġ")]])
-    assert causal(roberta, Sequences(space, torch.tensor([1]))).tolist() == [0.0]
-
-
 def test_what_is_no_causal_model_is_refused(model, tmp_path):
     for name, said in ((model.name, "not a causal language model"), (tmp_path / "no", "no causal")):
         with pytest.raises(maskov.ModelError, match=said) as caught:
             maskov.Autoregressive(str(name)).models()
         assert str(caught.value).isprintable()
-
-
-def test_a_judge_of_another_vocabulary_has_no_terms_here(model, tmp_path):
-    folder = tiny_models.build_gpt2(tmp_path, tiny_models.gpt2())
-    energy = maskov.Autoregressive(str(folder))
-    ids = torch.tensor([model.encode(TEXTS[0])])
-    with pytest.raises(maskov.InputError, match="a different vocabulary"):
-        energy.terms(model, Sequences(ids, torch.tensor([ids.shape[1]])))
-    for one in maskov.score(model, TEXTS, energy):
-        assert set(one.terms) == {0.0}
-        assert one.energy == one.experts[str(energy)]

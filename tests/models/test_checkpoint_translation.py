@@ -1,6 +1,5 @@
 """Translation models as folders: what is written is read, and damage is one sentence."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -9,10 +8,10 @@ from recipes.translation.folders import save_translation
 from safetensors.torch import load_file
 
 import maskov
-from maskov import AutoregressiveTranslator, ConditionalModel, ModelError, translate
+from maskov import AutoregressiveTranslator, ConditionalModel, ModelError
 from maskov.models.checkpoint import translation_folder
 from maskov.models.network import load_translation
-from tiny_translation import SOURCES, network, save, shelf, tokenizer
+from tiny_translation import network, save, tokenizer
 
 CPU = torch.device("cpu")
 
@@ -54,34 +53,6 @@ def test_what_is_written_is_read(tmp_path, dtype, causal):
         assert not found.training
 
 
-def test_a_saved_model_translates_like_the_one_that_was_saved(tmp_path):
-    plain = network(dtype=torch.float32)
-    whole = ConditionalModel(plain, tokenizer(), "tiny")
-    save_translation(tmp_path, plain, tokenizer(), torch.float32)
-    read = maskov.load(tmp_path, "cpu")
-    assert isinstance(read, ConditionalModel)
-    assert read.fingerprint() == whole.fingerprint()
-    assert translate(read, SOURCES) == translate(whole, SOURCES)
-    # In half precision the weights are others, and near.
-    save_translation(tmp_path / "half", plain, tokenizer(), torch.float16)
-    half = maskov.load(tmp_path / "half", "cpu")
-    assert half.fingerprint() != whole.fingerprint()
-    scores = [model.given(SOURCES).length_scores()[:, 1:] for model in (whole, half)]
-    assert 0 < (scores[0] - scores[1]).abs().max() < 0.1
-
-
-def test_weights_are_not_those_on_the_disk_any_more(folder):
-    """A file that is written anew under a loaded model changes nothing in it."""
-    found, _ = load_translation(folder, CPU, torch.float32)
-    before = found.words.weight.clone()
-    content = (folder / "model.safetensors").read_bytes()
-    with open(folder / "model.safetensors", "r+b") as file:
-        file.seek(len(content) // 2)
-        file.write(bytes(len(content) // 2))
-    assert torch.equal(found.words.weight, before)
-    assert all(value.abs().sum() > 0 for value in found.state_dict().values())
-
-
 def test_a_folder_says_what_it_is(folder, tmp_path):
     assert translation_folder(str(folder)) == folder
     for other in (tmp_path, tmp_path / "nowhere"):
@@ -93,16 +64,6 @@ def test_a_folder_says_what_it_is(folder, tmp_path):
         AutoregressiveTranslator.load(folder, CPU, "tiny")
     with pytest.raises(maskov.InputError, match="drop the tokenizer"):
         maskov.load(folder, "cpu", tokenizer="bert")
-
-
-def test_a_tokenizer_that_does_not_fit(folder):
-    tokenizer(["red", "green", "blue", "white", "black"]).save_pretrained(folder)
-    assert "more tokens than its network" in refusal(folder)
-    save(folder)
-    settings = json.loads((folder / "tokenizer_config.json").read_text())
-    settings.pop("mask_token")
-    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
-    assert "lacks its mask token" in refusal(folder)
 
 
 @pytest.mark.parametrize("allow", [True, False])
@@ -140,17 +101,3 @@ def test_a_translation_model_is_downloaded_without_its_code(tmp_path, monkeypatc
     assert asked == [("somebody/deen", ["*.json", "*.safetensors", "*.txt"])]
     with pytest.raises(ModelError, match="'somebody/deen' could not be downloaded: lost"):
         maskov.load("somebody/deen", "cpu")
-
-
-def test_models_on_a_shelf_are_found_by_name(tmp_path, monkeypatch):
-    from maskov import shipped
-
-    monkeypatch.setenv("MASKOV_MODELS", str(shelf(tmp_path / "models")))
-    assert shipped.folder_of("tiny-twin") == tmp_path / "models" / "tiny-twin"
-    model = maskov.load("tiny-translation", "cpu")
-    assert (type(model), model.name) == (ConditionalModel, "tiny-translation")
-    assert shipped.model_for("ro-en", "autoregressive") == "tiny-twin"
-    with pytest.raises(
-        ModelError, match="'tiny-twin' is an autoregressive model, not a causal one"
-    ):
-        maskov.Autoregressive("tiny-twin")

@@ -4,7 +4,7 @@ import pytest
 import torch
 from scipy import stats
 
-from maskov import InputError, ModelError, Norm, Raw, TranslationMethod, translate
+from maskov import InputError, ModelError, Norm, Raw, translate
 from maskov.models import Queries
 from maskov.models.conditional import ConditionalModel, choose_lengths, source_ids
 from maskov.models.scorer import Scorer
@@ -70,7 +70,6 @@ def test_mixed_passes_are_those_of_one_by_one(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_other_ways_to_the_same_passes(kind, monkeypatch):
-    """A mask of one place; and sources too large to keep, not all of them, and in no order."""
     kept = KINDS[kind].given(SOURCES)
     monkeypatch.setattr("maskov.models.conditional._CPU_KEPT", 0)
     unkept = KINDS[kind].given(SOURCES)
@@ -82,34 +81,6 @@ def test_other_ways_to_the_same_passes(kind, monkeypatch):
     masked = torch.arange(tokens.shape[1]) == place[:, None]
     whole = kept.hidden(Queries(tokens, lengths, masked, source))
     assert (found - whole).abs().max() < CLOSE
-
-
-def test_the_encoder_runs_once_a_sentence_and_never_again(monkeypatch):
-    """And so does what the decoder reads of it: keys and values."""
-    model, seen, kept = conditional(), [], []
-    encode, memory = model.network.encode, type(model.encoder).memory
-
-    def watched_encode(source, inside):
-        seen.append(inside.sum(1).tolist())
-        return encode(source, inside)
-
-    def watched_memory(encoder, states, starts, sizes):
-        kept.append(len(states))
-        return memory(encoder, states, starts, sizes)
-
-    monkeypatch.setattr(model.network, "encode", watched_encode)
-    monkeypatch.setattr(type(model.encoder), "memory", watched_memory)
-    translate(model, SOURCES, TranslationMethod("mh", epochs=4, chains=3, lengths="drawn"))
-    sizes = sorted(len(text.split()) + 1 for text in SOURCES)
-    assert sorted(size for batch in seen for size in batch) == sizes
-    assert kept == [sum(sizes)]
-    # Similar lengths run together: three texts of one length are one call.
-    seen.clear()
-    model.given(["red", "green", "blue"])
-    assert seen == [[2, 2, 2]]
-
-
-# Lengths.
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -129,22 +100,6 @@ def test_lengths_are_those_the_encoder_names(kind):
         best = int(plain[0].argmax()) - (begin - 1)
         if best > 0:
             assert choose_lengths(model, "best", 2, 0)[row] == [best] * 2
-
-
-def test_the_likeliest_lengths_come_in_order_and_once():
-    model = MODEL.given(SOURCES)
-    scores = model.length_scores()
-    for row, lengths in enumerate(choose_lengths(model, "top", LONGEST, 0)):
-        assert sorted(lengths) == list(range(1, LONGEST + 1))
-        ordered = scores[row, lengths].tolist()
-        assert ordered == sorted(ordered, reverse=True)
-    few = choose_lengths(model, "top", 3, 0)
-    assert few == [row[:3] for row in choose_lengths(model, "top", LONGEST, 0)]
-    assert [row[0] for row in few] == [row[0] for row in choose_lengths(model, "best", 1, 0)]
-    with pytest.raises(InputError, match="has only 10 lengths"):
-        choose_lengths(model, "top", LONGEST + 1, 0)
-    with pytest.raises(InputError, match="unknown length rule 'longest'"):
-        choose_lengths(model, "longest", 1, 0)
 
 
 def test_drawn_lengths_follow_their_distribution():
@@ -167,9 +122,6 @@ def test_drawn_lengths_follow_their_distribution():
         assert stats.ncx2.cdf(critical, LONGEST - 1, count * distance) < 1e-9
     assert choose_lengths(model, "drawn", 5, 1)[0] == drawn[0, :5].tolist()
     assert choose_lengths(model, "drawn", 5, 2) != choose_lengths(model, "drawn", 5, 1)
-
-
-# Precision and identity.
 
 
 def test_coarse_passes_keep_the_head_and_shift_energies_a_little():
@@ -195,20 +147,6 @@ def test_coarse_passes_keep_the_head_and_shift_energies_a_little():
     assert torch.equal(again, energies(rounded, tokens, lengths, source))
 
 
-def test_the_fingerprint_is_of_weights_and_words_and_not_of_sources():
-    whole = MODEL.fingerprint()
-    assert conditional().fingerprint() == whole
-    assert MODEL.given(SOURCES).fingerprint() == MODEL.given(["red"]).fingerprint() == whole
-    assert MODEL.in_precision("bfloat16").fingerprint() == whole
-    for name in ("words.weight", "decoder.1.cross.out.bias", "lengths.weight"):
-        changed = network()
-        changed.get_parameter(name).data.view(-1)[3] += 1e-12
-        assert ConditionalModel(changed, tokenizer(), "tiny").fingerprint() != whole
-    swapped = tokenizer(["green", "red", "blue", "white"])
-    assert ConditionalModel(network(), swapped, "tiny").fingerprint() != whole
-    assert ENDED.fingerprint() != whole  # the same weights, used otherwise
-
-
 def test_what_is_refused():
     tokens, lengths, place, source = passes()
     masked = torch.arange(tokens.shape[1]) == place[:, None]
@@ -225,16 +163,3 @@ def test_what_is_refused():
             ask()
     with pytest.raises(ModelError, match="'tiny' is autoregressive"):
         ConditionalModel(network(causal=True), tokenizer(), "tiny")
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_source_that_is_too_long_is_named_by_its_line(kind):
-    model, most = KINDS[kind], LONGEST - 1
-    longest = " ".join(["red"] * most)
-    assert translate(model, ["red", longest], TranslationMethod("greedy"))[1].text
-    with pytest.raises(InputError, match=f"^line 2 has {most + 1} tokens; .* at most {most}"):
-        model.given(["red", f"{longest} red"])
-    with pytest.raises(InputError, match=r"^line 7 has"):
-        model.given(["red", f"{longest} red"], lines=[2, 7])
-    with pytest.raises(InputError, match=r"^line 4 has"):
-        translate(model, ["red", "", " \t", f"{longest} red"])

@@ -18,7 +18,6 @@ from maskov.energies.counting import Avoids, Contains, Length, Matches
 from maskov.energies.networks import Autoregressive, Classifier, Similar
 from maskov.energies.other_models import OtherModel
 from maskov.moves import Resize
-from maskov.types import Sequences
 from small import random_table, tiny_bert
 
 WORDS = "red green blue"
@@ -152,12 +151,6 @@ def test_texts_that_name_no_energy(text, reason):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("weight", [float("nan"), float("inf"), -float("inf")])
-def test_weights_are_finite(weight):
-    with pytest.raises(InputError, match="finite"):
-        weight * Raw()
-
-
 @pytest.mark.parametrize(
     "pattern",
     [r"[[]*(\w+\s?)+~", ".?" * 40 + "~", ".*" * 12 + "~", "(a|aa)+~", "(a+)+~", "((a?b?)*c*)+~"],
@@ -204,11 +197,6 @@ class Own(Energy):
 def test_custom_energies_that_fail(energy, reason):
     sentence = refusal(energy)
     assert re.search(reason, sentence), sentence
-
-
-def _energy(energy, text="red blue"):
-    ids = torch.tensor([MODEL.encode(text)])
-    return float(energy(MODEL, Sequences(ids, torch.tensor([ids.shape[1]]))))
 
 
 def _damaged(folder):
@@ -260,17 +248,6 @@ def test_classifiers_that_cannot_be_used(folder, spoil, label, text, reason):
     assert re.search(reason, refusal(Classifier(str(folder), label), [text]))
 
 
-def test_labels(folder, tmp_path):
-    assert len({_energy(Classifier(str(folder), one)) for one in ("POSITIVE", "positive", 1)}) == 1
-    # It is refused before a folder is made.
-    kernel = Metropolis(Norm() + Classifier(str(folder), "happy"))
-    with pytest.raises(InputError, match="no label"):
-        maskov.sample(MODEL, kernel, texts=["red blue"], chains=1, out=tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-    with pytest.raises(ModelError, match="is a causal model, not a classifier"):
-        parse_energy("classifier(wiki-judge, label=1)")
-
-
 LONG_EXPERTS = {
     "classifier": lambda folder: Classifier(str(tiny_models.build_classifier(folder, WORDS)), 0),
     "similar": lambda folder: Similar(str(tiny_models.build_encoder(folder, WORDS))),
@@ -297,26 +274,6 @@ def test_a_proposal_too_long_for_an_expert_is_rejected(kind, weight, tmp_path):
     assert all(len(one.ids) <= most for one in run.samples)
     with pytest.raises(InputError, match=r"tokens; .* takes at most"):
         maskov.sample(MODEL, kernel, texts=[" ".join(["red"] * 26)], **options)
-
-
-def test_comparing_without_a_text():
-    for energy in ("hamming", "2*edit+contains('red')", "edit(unit=words)"):
-        assert "give texts to start from (--start-text)" in refusal(energy, start=False)
-    with pytest.raises(InputError, match="give texts to start from"):
-        _energy(parse_energy("edit"))
-
-
-def test_a_changed_classifier_is_noticed(folder, tmp_path):
-    kernel = Metropolis(Raw() + Classifier(str(folder), "positive"), Site())
-    run = tmp_path / "run"
-    with pytest.raises(maskov.errors.Interrupted):
-        maskov.sample(
-            MODEL, kernel, Schedule(epochs=1), chains=1, texts=["red blue"], out=run,
-            stop=lambda: True,
-        )  # fmt: skip
-    tiny_models.edit_config(folder, id2label={"0": "positive", "1": "negative"})
-    with pytest.raises(maskov.RunError, match="is not the one this run began with"):
-        maskov.resume(run, MODEL)
 
 
 # Products of two models whose tokens have other numbers, and some more, in the second.

@@ -9,7 +9,6 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 import maskov
 import tiny_models
-from maskov.encoders.families import FAMILIES as SPLIT_FAMILIES
 from maskov.models.base import Queries
 from plain_energies import content_places, masked_logits, site_terms
 
@@ -72,10 +71,6 @@ def own_logits(case, masks):
     return torch.cat(found)
 
 
-def test_head_is_split_for_known_families_only(case):
-    assert (case.model.head is not None) == (case.family in SPLIT_FAMILIES)
-
-
 def test_familiar_name_with_another_head_is_served_by_its_own_forward(tmp_path):
     folder = tiny_models.build("bert", tmp_path, torch.float64)
     network = AutoModelForMaskedLM.from_pretrained(folder, dtype=torch.float64).eval()
@@ -114,13 +109,3 @@ def test_longest_text_is_scored_and_one_more_token_refused(case):
     assert score.energy == pytest.approx(expected, abs=1e-8)
     with pytest.raises(maskov.InputError, match=f"{case.model.max_length + 1} tokens"):
         maskov.score(case.model, [f"{longest} {word}"])
-
-
-def test_float32_agrees_with_float64(case):
-    # The precision people use; the tolerance is what single precision leaves of such logits.
-    single = maskov.HuggingFaceModel.load(case.model.name)
-    assert single.dtype == torch.float32
-    for energy in (maskov.Raw(), maskov.Norm()):
-        ours = [s.energy for s in maskov.score(single, case.texts, energy)]
-        exact = [s.energy for s in maskov.score(case.model, case.texts, energy)]
-        assert ours == pytest.approx(exact, rel=1e-5, abs=1e-3)

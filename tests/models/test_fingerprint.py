@@ -9,7 +9,6 @@ from safetensors.torch import load_file, save_file
 
 import maskov
 import tiny_models
-import tiny_translation
 from small import random_table, tiny_bert
 
 TEXT = " the cat sat"
@@ -125,12 +124,3 @@ def test_tokens_forbidden_by_hand_matter():
     assert model.fingerprint() == other.fingerprint()
     other.forbidden[-1] = True
     assert model.fingerprint() != other.fingerprint()
-
-
-def test_merges_of_a_translation_model_matter(tmp_path):
-    prints = set()
-    for name in ("one", "two"):
-        folder = tiny_translation.save(tmp_path / name)
-        (folder / "bpe_merges.txt").write_text(f"#version: 0.2\nr e\n{name[0]} {name[1]}\n")
-        prints |= {_load(folder).fingerprint(), _load(folder).fingerprint()}
-    assert len(prints) == 2

@@ -6,14 +6,11 @@ from pathlib import Path
 import pytest
 
 import maskov
-from maskov import Metropolis, Norm, Raw, RunError, Schedule, Site, Span, Workers
-from maskov.config import ModelSource
+from maskov import Metropolis, Raw, RunError, Schedule, Site, Span, Workers
 from maskov.errors import Interrupted
-from maskov.scoring import score_texts
 from maskov.ui.report import build as build_report, to_markdown
 from odd_workers import files
 from tiny_models import build, texts_for
-from tiny_translation import SOURCES, save
 
 TEXT, SECOND, PREFIX, *_ = texts_for("bert")
 # What is said of a run with it, and another value.
@@ -27,11 +24,6 @@ OFF = {"prefix": "", "remove_smoothing": 0.0}
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
     return build("bert", tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture(scope="module")
-def translator(tmp_path_factory) -> Path:
-    return save(tmp_path_factory.mktemp("translator") / "tiny")
 
 
 def _run(folder: Path, out: Path, options: dict, move=None, **settings) -> maskov.Run:
@@ -83,44 +75,3 @@ def test_a_run_is_not_continued_under_another_value(name, folder, tmp_path):
     file.write_text(json.dumps(manifest))
     with pytest.raises(RunError):
         maskov.resume(tmp_path / "run", device="cpu")
-
-
-@pytest.mark.parametrize("name", OPTIONS)
-def test_commands(name, call, folder, tmp_path):
-    value = OPTIONS[name][0]
-    named = f"{folder}({name}={value!r})"
-    model = ["--model", named, "--device", "cpu"]
-    code, out, err = call("score", SECOND, *model, "-e", "norm", "--json")
-    assert (code, err) == (0, "")
-    given = maskov.load(folder, "cpu", **{name: value})
-    (own,), (bare,) = (
-        score_texts(one, [SECOND], Norm()) for one in (given, maskov.load(folder, "cpu"))
-    )
-    assert json.loads(out)["terms"] == pytest.approx(own.terms, abs=1e-6)
-    assert own.terms == maskov.score(named, [SECOND], "norm")[0].terms
-    assert own.terms != pytest.approx(bare.terms, abs=1e-3)
-    fast = ["--epochs", 2, "--chains", 2, "--length", 4, "-q"]
-    code, _, err = call("sample", *model, *fast, "--out", tmp_path / "run")
-    assert (code, err) == (0, "")
-    saved = maskov.Run.open(tmp_path / "run").manifest.config.model
-    assert saved.source == ModelSource(str(folder), **{name: value})
-    assert saved.fingerprint == given.fingerprint()
-    assert call("report", tmp_path / "run", "--terms", "--format", "md")[0] == 0
-    code, _, err = call("score", SECOND, "-e", "autoregressive", *model)
-    assert code == 2
-    assert f"has no '{name}'" in err
-
-
-def test_translations_without_smoothing(call, folder, translator, tmp_path):
-    lines = tmp_path / "lines.txt"
-    lines.write_text("".join(line + "\n" for line in SOURCES))
-    words = ["translate", lines, "--device", "cpu", "--method", "mh", "--epochs", 2, "-q"]
-    smooth = ["--model", f"{translator}(remove_smoothing=0.1)"]
-    code, _, err = call(*words, *smooth, "--out", tmp_path / "run", "--json")
-    assert (code, err) == (0, "")
-    source = maskov.Run.open(tmp_path / "run").manifest.config.model.source
-    assert source == ModelSource(str(translator), remove_smoothing=0.1)
-    for line in ("sample", "--length", 4), ("score", TEXT), words:
-        code, out, err = call(*line, "--model", f"{folder}(remove_smoothing=1.5)")
-        assert (code, out, err.count("\n")) == (2, "", 1)
-        assert "remove_smoothing must be at least 0 and below 1, not 1.5." in err

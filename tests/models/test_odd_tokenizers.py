@@ -43,7 +43,6 @@ def test_a_tokenizer_larger_than_the_model_is_refused(copy):
 
 @pytest.mark.parametrize("name", ["tokenizer.json", "model.safetensors", "tokenizer_config.json"])
 def test_a_pipe_in_a_model_folder_is_refused(name, copy):
-    """Reading it would never end."""
     (copy / name).unlink()
     os.mkfifo(copy / name)
     with pytest.raises(ModelError, match=rf"{name}' is not a regular file"):
@@ -74,7 +73,6 @@ def _replace(pattern: str):
 @pytest.mark.parametrize("place", [_split, _replace], ids=["split", "replace"])
 @pytest.mark.parametrize("pattern", [r"(?:a|a)*$", r"(a+)+$", "a?" * 60 + "$"])
 def test_a_match_that_is_given_up_is_one_sentence(place, pattern, copy):
-    """The matcher of tokenizers counts its steps."""
     _edit(copy, place(pattern))
     model = maskov.load(copy, "cpu")
     with pytest.raises(ModelError, match=r"\Athe tokenizer of .* cannot read a text: .*\Z"):

@@ -1,7 +1,6 @@
 """Coarser passes: near the exact ones, scores in float32, whichever forward serves the family."""
 
 import threading
-from contextlib import ExitStack
 
 import pytest
 import torch
@@ -84,63 +83,29 @@ def test_tf32_is_refused_where_there_is_none():
         load("untrained", "cpu", "int4")
 
 
-class Pass(threading.Thread):
-    """A pass in a thread of its own, which ends when it is told to."""
+def test_exact_products_wait_until_no_thread_has_coarse_ones():
+    """Coarse ones last as long as any thread has them, and those asked for later wait, too."""
+    flag, before = torch.get_float32_matmul_precision, torch.get_float32_matmul_precision()
+    may_end, entered, seen = threading.Event(), threading.Barrier(3), []
 
-    def __init__(self, allowed):
-        super().__init__(daemon=True)
-        self.allowed, self.seen = allowed, []
-        self.entered, self.may_end = threading.Event(), threading.Event()
-        self.start()
+    def one(allowed, meet):
+        with coarse(allowed), coarse(allowed):
+            if meet:
+                entered.wait(20)
+                may_end.wait(20)
+            seen.append(flag())
 
-    def run(self):
-        with coarse(self.allowed), coarse(self.allowed):
-            self.seen.append(torch.get_float32_matmul_precision())
-            self.entered.set()
-            self.may_end.wait(20)
-            self.seen.append(torch.get_float32_matmul_precision())
-
-    def end(self):
-        assert self.entered.wait(20)
-        self.may_end.set()
-        self.join(20)
-        return self.seen
-
-
-@pytest.fixture
-def passes():
-    """Return what begins a pass; whatever fails, all end and the flag is as it was."""
-    before = torch.get_float32_matmul_precision()
-    with ExitStack() as closing:
-        closing.callback(torch.set_float32_matmul_precision, before)
-
-        def begin(allowed):
-            one = Pass(allowed)
-            closing.callback(one.may_end.set)
-            return one
-
-        yield begin
-
-
-def test_coarse_products_last_as_long_as_any_thread_has_them(passes):
-    assert torch.get_float32_matmul_precision() == "highest"
-    first, second = passes(True), passes(True)
-    assert first.entered.wait(20)
-    assert second.entered.wait(20)
-    assert first.end() == ["high"] * 2
-    assert second.end() == ["high"] * 2
-    assert torch.get_float32_matmul_precision() == "highest"
-
-
-def test_exact_products_are_never_coarse_by_another_thread(passes):
-    first = passes(True)
-    assert first.entered.wait(20)
-    exact = passes(False)
-    assert not exact.entered.wait(0.05)
-    # Whoever comes later waits: else coarse passes could keep exact ones out for ever.
-    later = passes(True)
-    assert not later.entered.wait(0.05)
-    assert first.end() == ["high"] * 2
-    assert exact.end() == ["highest"] * 2
-    assert later.end() == ["high"] * 2
-    assert torch.get_float32_matmul_precision() == "highest"
+    threads = [threading.Thread(target=one, args=(True, True)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    entered.wait(20)
+    threads += [threading.Thread(target=one, args=(allowed, False)) for allowed in (False, True)]
+    for thread in threads[2:]:
+        thread.start()
+        thread.join(0.05)
+        assert thread.is_alive()
+    may_end.set()
+    for thread in threads:
+        thread.join(20)
+    assert seen == ["high", "high", "highest", "high"]
+    assert flag() == before == "highest"

@@ -1,12 +1,20 @@
-"""Models that come with the package: found by name, described, and of the right kind."""
+"""Models of the package and the repository: found, described, small, and as good as they say."""
 
 import json
+import math
 
 import pytest
+import torch
+from transformers import (
+    AutoModelForSequenceClassification,
+)
 
 import maskov
 import tiny_models
 from maskov import shipped
+from maskov.energies import parse_energy
+from maskov.energies.networks import Loading
+from maskov.types import Sequences
 
 ABOUT = {
     "summary": "a small model",
@@ -42,14 +50,6 @@ def root(pretrained, monkeypatch):
     return pretrained
 
 
-@pytest.fixture
-def nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(shipped, "ROOT", tmp_path / "pretrained")
-    monkeypatch.setenv("MASKOV_MODELS", str(tmp_path / "none"))
-    monkeypatch.setattr(shipped, "installed", list)
-    return tmp_path / "pretrained"
-
-
 def test_shipped_models_are_described(root):
     judge, small = shipped.shipped()
     assert (judge.name, judge.kind) == ("wiki-judge", "causal")
@@ -61,24 +61,6 @@ def test_shipped_models_are_described(root):
     for name in ("none", "", ".", "../pretrained/wiki-small", str(root / "wiki-small")):
         assert shipped.folder_of(name) is None
         assert shipped.source_of(name, "masked") == name
-
-
-def test_the_default_is_the_stand_in_unless_a_shipped_model_is_marked(nothing):
-    assert shipped.shipped() == []
-    assert shipped.folder_of("wiki-small") is None
-    (nothing / "wiki-other").mkdir(parents=True)
-    describe(nothing / "wiki-other", kind="masked")
-    assert [model.name for model in shipped.shipped()] == ["wiki-other"]
-    assert (shipped.default_model(), shipped.default_judge()) == ("untrained", None)
-
-
-def test_built_in_models_are_as_described():
-    untrained, table = maskov.load("untrained", "cpu"), maskov.load("counterexample", "cpu")
-    sizes = {
-        untrained.name: sum(weight.numel() for weight in untrained.network.parameters()),
-        table.name: table.scores.numel(),
-    }
-    assert {model.name: model.parameters for model in shipped.BUILT_IN} == sizes
 
 
 def test_what_this_package_ships_is_whole(monkeypatch):
@@ -94,15 +76,134 @@ def test_what_this_package_ships_is_whole(monkeypatch):
         assert sum(model.default for model in models if model.kind == kind) <= 1
 
 
-def test_the_command_lists_them(root, call):
-    code, out, err = call("models", "--json")
-    assert (code, err) == (0, "")
-    lines = [json.loads(line) for line in out.splitlines()]
-    found = {line["name"]: line for line in lines}
-    assert list(found) == ["wiki-judge", "wiki-small", "untrained", "counterexample"]
-    assert [line["default"] for line in lines] == [True, True, False, False]
-    more = {"name": "wiki-small", "kind": "masked", "default": True, "pairs": []}
-    assert found["wiki-small"] == ABOUT | more
-    out = call("models")[1]
-    assert "wiki-small (default)" in out
-    assert "22.9 MiB" in out
+REAL = [
+    "the film was released in 2005 and received positive reviews from critics.",
+    "he was born in london and moved to the united states with his family.",
+    "the river flows south through the town before it reaches the sea.",
+]
+# The same words in another order: anything that has learned English tells them apart.
+SHUFFLED = [" ".join(sorted(line.rstrip(".").split())) + " ." for line in REAL]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return maskov.load(device="cpu")
+
+
+@pytest.mark.parametrize("name", ["wiki-small", "wiki-judge"])
+def test_a_shipped_model_takes_at_most_24_mebibytes(name):
+    files = list((shipped.ROOT / name).iterdir())
+    assert sum(file.stat().st_size for file in files) <= 24 * 2**20
+    weights = (shipped.ROOT / name / "model.safetensors").stat().st_size
+    assert next(one for one in shipped.shipped() if one.name == name).bytes == weights
+
+
+@pytest.mark.parametrize("energy", [maskov.Raw(), maskov.Norm()])
+def test_sentences_are_more_probable_than_their_words_in_another_order(model, energy):
+    real, shuffled = (maskov.score(model, lines, energy) for lines in (REAL, SHUFFLED))
+    for one, other in zip(real, shuffled, strict=True):
+        assert one.energy / len(one.tokens) < other.energy / len(other.tokens)
+
+
+def test_the_judge_agrees():
+    judge = maskov.Autoregressive("wiki-judge")
+    real, shuffled = (maskov.score_autoregressive(judge, lines) for lines in (REAL, SHUFFLED))
+    for one, other in zip(real, shuffled, strict=True):
+        assert one.energy / len(one.tokens) + 1 < other.energy / len(other.tokens)
+
+
+NEWS = "police said on tuesday that two people were arrested after the explosion."
+ARTICLE = "the species was first described in 1758 and is native to southern europe."
+FOLDER = shipped.ROOT / "wiki-genre"
+
+
+def probability(model, label, text):
+    energy = parse_energy(
+        f"classifier(wiki-genre, label={label})", loading=Loading(allow_download=False)
+    )
+    ids = torch.tensor([model.encode(text)])
+    return math.exp(-float(energy(model, Sequences(ids, torch.tensor([ids.shape[1]])))))
+
+
+def test_it_is_small_and_as_described():
+    about = next(one for one in shipped.shipped() if one.name == "wiki-genre")
+    weights = (FOLDER / "model.safetensors").stat().st_size
+    assert (about.kind, about.bytes) == ("classifier", weights)
+    assert sum(file.stat().st_size for file in FOLDER.iterdir()) < 4 * 2**20
+    network = AutoModelForSequenceClassification.from_pretrained(FOLDER)
+    assert sum(weight.numel() for weight in network.parameters()) == about.parameters
+    assert network.config.id2label == {0: "encyclopedia", 1: "news"}
+
+
+def test_news_and_articles_are_told_apart(model):
+    assert probability(model, "news", NEWS) > 0.9
+    assert probability(model, "encyclopedia", ARTICLE) > 0.9
+    both = probability(model, "news", NEWS) + probability(model, "encyclopedia", NEWS)
+    assert both == pytest.approx(1, abs=1e-6)
+
+
+def test_models_of_other_kinds_are_refused():
+    with pytest.raises(maskov.ModelError, match=r"'wiki-small' is a masked .* not a classifier"):
+        parse_energy("classifier(wiki-small, label=news)")
+    with pytest.raises(maskov.ModelError, match=r"'wiki-genre' is a classifier .* not a causal"):
+        parse_energy("autoregressive(wiki-genre)")
+    with pytest.raises(maskov.ModelError, match=r"'wiki-genre' is a classifier .* not a masked"):
+        maskov.load("wiki-genre", "cpu")
+
+
+MOST = 48 * 2**20  # bytes of weights
+
+in_a_clone = pytest.mark.skipif(
+    not (shipped.REPOSITORY / "deroen-small").is_dir(), reason="not in a clone of the repository"
+)
+
+
+@pytest.fixture(autouse=True)
+def _own_models(monkeypatch):
+    monkeypatch.delenv("MASKOV_MODELS", raising=False)
+
+
+@in_a_clone
+@pytest.mark.parametrize(
+    ("kind", "name"), [("translation", "deroen-small"), ("autoregressive", "deroen-twin")]
+)
+@pytest.mark.parametrize("pair", ["de-en", "ro-en"])
+def test_found_by_pair_and_small_enough(kind, name, pair):
+    assert shipped.model_for(pair, kind) == name
+    folder = shipped.folder_of(name)
+    about = json.loads((folder / "about.json").read_text())
+    assert about["bytes"] == (folder / "model.safetensors").stat().st_size <= MOST
+    card = (folder / "README.md").read_text()
+    # The card and the description tell of the same numbers.
+    assert all(f"{value:.1f}" in card for value in about["quality"].values())
+
+
+@in_a_clone
+@pytest.mark.parametrize(
+    ("pair", "source", "text"),
+    [
+        (
+            "de-en",
+            "Guten Morgen.\n\nDas ist eine gute Frage.",
+            "Good morning.\n\nThat is a good question.",
+        ),
+        ("ro-en", "Câinele doarme.", "The dog is sleeping."),
+    ],
+)
+@pytest.mark.parametrize("method", ["mask-predict --length-beam 5", "ar"])
+def test_they_translate(tmp_path, call, pair, source, text, method):
+    file = tmp_path / "lines"
+    file.write_text(f"{source}\n\n", encoding="utf-8")
+    words = ["--pair", pair, "--quiet", "--method", *method.split()]
+    assert call("translate", file, *words)[:2] == (0, f"{text}\n\n")
+
+
+@in_a_clone
+def test_the_sampler_agrees_that_a_right_translation_is_likelier():
+    model = maskov.load("deroen-small")
+    given = model.given(["Guten Morgen."] * 3)
+    _, (good, fluent, other) = maskov.translation.energies_of(
+        given, ["Good morning.", "I am going.", "Good evening."]
+    )
+    assert good < other
+    assert good < fluent

@@ -1,4 +1,4 @@
-"""Label smoothing that is removed from a model: its scores, and what is refused."""
+"""A prefix and removed smoothing are part of a model: its scores, its identity, what is refused."""
 
 import json
 import math
@@ -8,11 +8,13 @@ import pytest
 import torch
 
 import maskov
+from maskov import Norm
 from maskov.config import ModelSource, from_json
 from maskov.errors import InputError
-from maskov.models.base import Queries
+from maskov.models.base import Queries, adapted
 from maskov.models.packed import FLOOR, PickledModel, without_smoothing
 from maskov.models.scorer import Scorer
+from maskov.scoring import score_texts
 from maskov.types import Sequences
 from small import tiny_bert
 from tiny_models import FAMILIES, build, texts_for
@@ -53,21 +55,6 @@ def test_scores_are_those_of_the_formula(share):
     assert not floored.all()
 
 
-def test_what_smoothing_added_is_removed():
-    """(1 − ε) p + ε/V becomes p, but for tokens that p has almost none of."""
-    wanted = _random(scale=1.0).softmax(1)
-    smoothed = ((1 - SHARE) * wanted + SHARE / wanted.shape[1]).log()
-    torch.testing.assert_close(_removed(smoothed + 3).softmax(1), wanted, atol=1e-12, rtol=0)
-    certain = torch.zeros(1, 50, dtype=torch.float64)
-    certain[0, 7] = 1.0
-    smoothed = ((1 - SHARE) * certain + SHARE / 50).log()
-    found = _removed(smoothed).softmax(1)
-    # Of the tail a hundredth is left.
-    tail = FLOOR * SHARE * 49 / 50
-    assert found[0, 7].item() == pytest.approx((1 - SHARE) / (1 - SHARE + tail), abs=1e-12)
-    assert found.min() > 0
-
-
 def _hidden(model, ids: list[int]) -> torch.Tensor:
     tokens = torch.tensor([ids])
     source = torch.tensor([0]) if getattr(model, "sources", None) is not None else None
@@ -105,36 +92,24 @@ def test_all_scores_and_single_ones_agree(family, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("kind", ["masked", "translation"])
 def test_it_is_part_of_what_a_model_is(kind):
-    plain = (
-        tiny_bert(WORDS, torch.float32) if kind == "masked" else conditional(dtype=torch.float32)
-    )
+    """Whichever comes first, the precision, the sources, the prefix or this; and when sent."""
+    single = torch.float32
+    plain = tiny_bert(WORDS, single) if kind == "masked" else conditional(dtype=single)
     model = plain.without_smoothing(SHARE)
     prints = {one.fingerprint() for one in (plain, model, plain.without_smoothing(0.2))}
     assert len(prints) == 3
-    # Whichever comes first, the precision, the sources or this.
-    coarse = [
-        plain.in_precision("bfloat16").without_smoothing(SHARE),
-        model.in_precision("bfloat16"),
-    ]
+    same = [plain.in_precision("bfloat16").without_smoothing(SHARE), model.in_precision("bfloat16")]
     if kind == "translation":
-        coarse += [
-            model.given(SOURCES).in_precision("bfloat16"),
-            plain.given(SOURCES).in_precision("bfloat16").without_smoothing(SHARE),
-        ]
-    for one in coarse:
-        assert one.fingerprint() == model.fingerprint()
-        assert one.exact.source.remove_smoothing == one.source.remove_smoothing == SHARE
-    for one in (model, *coarse):
+        given = plain.given(SOURCES).in_precision("bfloat16")
+        same += [model.given(SOURCES).in_precision("bfloat16"), given.without_smoothing(SHARE)]
+    else:
+        both = [model.with_prefix("red"), plain.with_prefix("red").without_smoothing(SHARE)]
+        assert both[0].fingerprint() == both[1].fingerprint() != model.fingerprint()
+    for one in (model, *same):
         there = PickledModel.of(one).unpack(torch.device("cpu"))
-        assert (there.source.remove_smoothing, there.fingerprint()) == (SHARE, model.fingerprint())
-    if kind == "masked":
-        prefixed = [
-            model.with_prefix("red"),
-            plain.with_prefix("red").without_smoothing(SHARE),
-            PickledModel.of(model.with_prefix("red")).unpack(torch.device("cpu")),
-        ]
-        assert len({one.fingerprint() for one in prefixed}) == 1
-        assert prefixed[0].fingerprint() != model.fingerprint()
+        assert one.fingerprint() == there.fingerprint() == model.fingerprint()
+        assert (one.exact or one).source.remove_smoothing == SHARE
+        assert one.source.remove_smoothing == there.source.remove_smoothing == SHARE
 
 
 def test_refusals():
@@ -156,3 +131,72 @@ def test_refusals():
     for wrong in (2.0, "0.1", None):
         with pytest.raises(InputError):
             from_json(ModelSource, json.dumps(data | {"remove_smoothing": wrong}))
+
+
+PREFIX = "red blue"
+MODEL = tiny_bert("red green blue white")
+PREFIXED = MODEL.with_prefix(PREFIX)
+
+
+def _ids(rows: list[list[int]], model) -> Sequences:
+    lengths = torch.tensor([len(row) for row in rows])
+    tokens = torch.full((len(rows), int(lengths.max())), model.mask_id)
+    for number, row in enumerate(rows):
+        tokens[number, : len(row)] = torch.tensor(row)
+    return Sequences(tokens, lengths)
+
+
+@pytest.mark.parametrize("precision", ["float64", "bfloat16"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_conditionals_are_those_of_the_whole_text(family, precision, tmp_path):
+    folder, texts = build(family, tmp_path), texts_for(family)
+    before = texts[2]
+    plain = maskov.load(folder, "cpu", precision)
+    model = maskov.load(folder, "cpu", precision, prefix=before)
+    held = plain.encode(before)
+    assert model.max_length == plain.max_length - len(held)
+    rows = [plain.encode(text)[:6] for text in texts[:3]]
+    for some in (rows, rows[1:2] * 2):
+        short, long = _ids(some, model), _ids([held + row for row in some], plain)
+        sites, whole = Scorer(model).cache(short, True), Scorer(plain).cache(long, True)
+        for number, row in enumerate(some):
+            here, there = slice(0, len(row)), slice(len(held), len(held) + len(row))
+            close = {"atol": 1e-9 if precision == "float64" else 0.05, "rtol": 0}
+            for name in ("logit", "log_normaliser"):
+                torch.testing.assert_close(
+                    getattr(sites, name)[number, here], getattr(whole, name)[number, there], **close
+                )
+        masked = short.inside & (torch.arange(short.tokens.shape[1]) % 2 == 0)
+        shifted = torch.nn.functional.pad(masked, (len(held), 0))
+        found = model.logits(model.hidden(Queries(short.tokens, short.lengths, masked)))
+        wanted = plain.logits(plain.hidden(Queries(long.tokens, long.lengths, shifted)))
+        torch.testing.assert_close(found, wanted, **close)
+
+
+def test_the_prefix_is_part_of_what_a_model_is():
+    models = [MODEL, PREFIXED, MODEL.with_prefix("blue red")]
+    assert len({model.fingerprint() for model in models}) == 3
+    # Whichever comes first, the prefix or the precision; and in another process.
+    low = PREFIXED.in_precision("bfloat16")
+    for model in (PREFIXED, low, MODEL.in_precision("bfloat16").with_prefix(PREFIX)):
+        there = PickledModel.of(model).unpack(torch.device("cpu"))
+        for one in (model, there):
+            assert one.fingerprint() == PREFIXED.fingerprint()
+            assert (one.exact or one).source.prefix == one.source.prefix == PREFIX
+        found, wanted = (score_texts(one, ["green"], Norm())[0].terms for one in (there, model))
+        assert found == wanted
+
+
+def test_refusals_of_prefixes(tmp_path):
+    with pytest.raises(InputError, match="drop prefix"):
+        maskov.load("counterexample", "cpu", prefix="red")
+    with pytest.raises(InputError, match="drop prefix"):
+        adapted(conditional(), ModelSource("tiny", prefix="red"), "float64")
+    for text in ("", "  ", "purple", "red [MASK]", "[SEP]"):
+        with pytest.raises(InputError, match="has no words, or some"):
+            MODEL.with_prefix(text)
+    assert MODEL.with_prefix(" ".join(["red"] * 29)).max_length == 1
+    with pytest.raises(InputError, match="leaves no room"):
+        MODEL.with_prefix(" ".join(["red"] * 30))
+    with pytest.raises(InputError, match="already"):
+        PREFIXED.with_prefix("green")

@@ -1,6 +1,5 @@
 """Known families are read from their files as transformers reads them, without importing it."""
 
-import json
 import subprocess
 import sys
 from itertools import product
@@ -99,20 +98,6 @@ def test_transformers_reports_missing_weights(tmp_path):
     _without(folder, "cls.predictions.transform.dense.weight")
     with pytest.raises(maskov.ModelError, match="lack cls"):
         maskov.load(folder)
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [{"clean_up_tokenization_spaces": True}, {"tokenizer_class": "Other"}, {"mask_token": "new"},
-     {"add_bos_token": True}],
-    ids=str,
-)  # fmt: skip
-def test_transformers_reads_unusual_tokenizers(settings, tmp_path):
-    PlainTokenizer.read(folder_of("wiki-small")).save_pretrained(tmp_path)
-    file = tmp_path / "tokenizer_config.json"
-    assert PlainTokenizer.read(tmp_path) is not None
-    file.write_text(json.dumps(json.loads(file.read_text()) | settings))
-    assert PlainTokenizer.read(tmp_path) is None
 
 
 SLOW = ("transformers", "scipy.stats", "pandas", "matplotlib", "arviz_base", "torch._dynamo")

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import sysconfig
 import tarfile
-import tomllib
 import venv
 import zipfile
 from pathlib import Path
@@ -18,7 +17,6 @@ from doc_examples import ROOT, blocks
 from maskov.version import __version__
 
 pytestmark = pytest.mark.slow  # a minute or two
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
 @pytest.fixture(scope="module")
@@ -77,10 +75,6 @@ def test_the_source_archive_holds_what_it_should(built):
         "constraints.txt", "docs", "examples", "experiments", "mkdocs.yml", "pyproject.toml",
         "benchmarks", "recipes", "src", "tests",
     }  # fmt: skip
-
-
-def test_no_version_of_python_is_ruled_out_from_above():
-    assert PROJECT["requires-python"] == ">=3.11"
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
-"""Options as keywords: what each means, and one sentence for what cannot be."""
+"""Options as keywords: what each means, their types, and one sentence for what cannot be."""
 
 import inspect
-import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,10 +9,10 @@ import torch
 import typer
 
 import maskov
-from maskov import InputError, Metropolis, Norm, Raw, Schedule, Workers, arguments, options
+from maskov import InputError, Metropolis, Norm, Raw, Schedule, Workers, options
 from maskov.cli import app
 from maskov.moves import Resize
-from maskov.options import hints_of, parse_proposal
+from maskov.options import parse_proposal
 from small import random_table, tiny_bert
 
 MODEL = tiny_bert("red green blue white", torch.float32)
@@ -85,20 +85,6 @@ def test_objects_and_lists_mean_what_the_words_of_the_command_mean(given, same):
     assert one.manifest.config.inputs == other.manifest.config.inputs
 
 
-@pytest.mark.parametrize(
-    ("function", "opened"),
-    [(maskov.sample, set()), (maskov.infill, set()), (maskov.score, set()),
-     (maskov.rewrite, set()), (maskov.resume, {"run"}),
-     (maskov.translate, {"model", "method", "autoregressive"})],
-)  # fmt: skip
-def test_every_keyword_has_a_type_that_is_checked(function, opened):
-    """But for the kinds of one function, which it makes known itself."""
-    kinds = hints_of(function, arguments._KNOWN)
-    free = {name for name, kind in kinds.items() if "Any" in re.findall(r"\w+", str(kind))}
-    assert free - {"return", "listener"} == opened
-    assert set(inspect.signature(function).parameters) <= set(kinds)
-
-
 def test_a_keyword_that_is_not_there_is_pythons_own_error():
     with pytest.raises(TypeError, match="epoch"):
         maskov.sample(MODEL, epoch=8)
@@ -166,16 +152,6 @@ def test_functions_are_energies_and_are_added_to_others():
             wrong + Raw()
 
 
-def test_moves_that_are_objects():
-    words = maskov.MaskedConditional(constraints=(maskov.ContainsWords(("red",)),))
-    kept = maskov.sample(MODEL, moves=[maskov.Span(words)], **SMALL)
-    assert all("red" in one.tokens for one in kept)
-    free = {"length": (3, 5), "length_prior": "none"}
-    sized = maskov.sample(MODEL, moves=[maskov.Site(), Resize()], **SMALL | free)
-    assert sized.manifest.inputs.sampled
-    assert maskov.rewrite(MODEL, TEXTS[:1], "length(3)", moves=OBJECTS, chains=1, epochs=1)
-
-
 def test_kernels_and_schedules_that_are_objects():
     parts = (Metropolis(Norm()), Metropolis(Norm(), maskov.Span(sizes=(1, 2))))
     kernel, settings = maskov.Mixture(parts, (1.0, 2.0)), {"chains": 3, "length": 5, "seed": 2}
@@ -193,17 +169,6 @@ def test_kernels_and_schedules_that_are_objects():
     assert one.manifest.config.kernel["target_temperature"] == 3.0
     burnt = maskov.sample(MODEL, kernel, epochs=6, burn_in=2, **settings)
     assert burnt.manifest.schedule == Schedule(epochs=6, burn_in=2)
-
-
-def test_scores_and_rewriters():
-    (named,) = maskov.score("untrained", ["the cat sat"], "norm")
-    (given,) = maskov.score(maskov.load("untrained"), ["the cat sat"], Norm())
-    assert named == given
-    assert maskov.score(MODEL, TEXTS) == maskov.score(MODEL, TEXTS, Raw())
-    options, toward = {"chains": 2, "epochs": 2, "seed": 3}, "contains('white')"
-    by_name = maskov.rewrite(MODEL, TEXTS[:1], toward, **options)
-    assert maskov.rewrite(MODEL, TEXTS[:1], maskov.parse_energy(toward), **options) == by_name
-    assert "green" in maskov.rewrite(MODEL, TEXTS[:1], toward, freeze="green", **options)[0].text
 
 
 ORDERED = Metropolis(Norm(), maskov.Site(positions=maskov.Sweep("left-to-right")))
@@ -286,3 +251,27 @@ def test_a_template_a_mask_and_a_rule_are_the_same_run():
     assert rule.manifest.inputs.frozen == ((0,), (0,))
     assert {(one.template, one.tokens[0]) for one in rule} == {(0, "red"), (1, "white")}
     assert len({tuple(one.tokens) for one in rule}) > 2  # the others move
+
+
+SNIPPET = """
+import maskov
+maskov.sample("wiki-small", epoch=3, chains="many")
+found = maskov.infill("wiki-small", "the [MASK]", whole_words=True)
+maskov.infill("wiki-small", "the [MASK]", chains="many")
+run = maskov.Run.open("run")
+reveal_type((found, found.fills(), run.plot(), run.to_arviz()))
+"""
+
+
+@pytest.mark.slow
+def test_a_type_checker_flags_wrong_keywords_and_values(tmp_path):
+    api = pytest.importorskip("mypy.api")
+    config = Path(__file__).parents[2] / "pyproject.toml"
+    (tmp_path / "wrong.py").write_text(SNIPPET)
+    told, _, _ = api.run(["--config-file", str(config), str(tmp_path / "wrong.py")])
+    assert 'Unexpected keyword argument "epoch" for "sample"' in told
+    assert told.count('Argument "chains"') == 2
+    (revealed,) = (line for line in told.splitlines() if "Revealed type" in line)
+    for kind in ("filling.Filling", "result.Run", "result.Fill", "axes.Axes", "datatree.DataTree"):
+        assert kind in revealed
+    assert "Found 3 errors" in told

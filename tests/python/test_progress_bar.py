@@ -4,13 +4,11 @@ import io
 import sys
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
 
 import maskov
-from maskov.ui.terminal import ProgressBar
-from small import random_state, tiny_bert
+from small import tiny_bert
 
 MODEL = tiny_bert("red green blue", torch.float32)
 SMALL = {"chains": 2, "epochs": 4, "length": 3}
@@ -81,22 +79,3 @@ def _cut(folder):
     with pytest.raises(maskov.Interrupted):
         maskov.sample(MODEL, out=folder, stop=lambda: next(asked) > 3, progress=False, **SMALL)
     return folder
-
-
-def test_the_bar_never_goes_back_and_an_error_takes_it_away(monkeypatch):
-    screen = on_terminal(monkeypatch)
-    bar, rates = ProgressBar(10), dict.fromkeys(("accepted", "novel", "steps"), np.ones(2))
-    rates |= dict.fromkeys(("energy_raw", "energy_norm"), np.ones(2))
-    state = random_state(MODEL, 2, 3)
-
-    def broken():
-        with bar.bar:
-            for epoch in (0, 4, 2):
-                bar.epoch_ended(epoch, rates, passes=10)
-                bar.moved(state, 1, passes=5)
-            raise ValueError("broken")
-
-    with pytest.raises(ValueError, match="broken"):
-        broken()
-    assert bar.bar.n == 5
-    assert screen.getvalue().rstrip(" ").endswith("\r")

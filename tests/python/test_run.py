@@ -117,9 +117,6 @@ def test_a_report_is_the_file_of_the_command(run, call, tmp_path):
             run.report(wrong)
 
 
-# Going on with a run.
-
-
 class Breaker:
     def __init__(self, at):
         self.at = at

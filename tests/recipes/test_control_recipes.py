@@ -71,16 +71,6 @@ def test_a_classifier_learns_what_can_be_learned(folder, base, tmp_path):
     assert json.loads((out / "about.json").read_text())["kind"] == "classifier"
 
 
-def test_temperature_and_calibration_of_known_logits():
-    rng = torch.Generator().manual_seed(0)
-    true = 2 * torch.randn((20_000, 1), generator=rng, dtype=torch.float64)
-    logits = torch.cat([-true / 2, true / 2], dim=1)
-    labels = torch.bernoulli(logits.softmax(1)[:, 1], generator=rng).long()
-    assert classifier.fit_temperature(3 * logits, labels) == pytest.approx(3.0, rel=0.06)
-    assert classifier.quality(logits, labels)["calibration_error"] < 0.02
-    assert classifier.quality(3 * logits, labels)["calibration_error"] > 0.05
-
-
 def test_added_words_are_tokens_and_the_text_comes_back(base):
     before = AutoTokenizer.from_pretrained(base)
     assert len(before.tokenize("service")) > 1

@@ -40,21 +40,6 @@ def test_unfit_pairs_are_left_out_for_the_right_reason(source, target, reason):
     assert dropped == {reason: 1}
 
 
-@pytest.mark.parametrize(
-    "pair",
-    [
-        ("Nu-mi pasă.", "I do not care at all."),  # three times the words, but few of them
-        ("Es waren 12.345 Leute, 10 300 Euro.", "There were 12,345 people, 10,300 euros."),
-        ("In den 1990er Jahren.", "In the nineties."),
-        ("Das kostet 90 % mehr… (nicht schlecht)", "That costs 90% more… (not bad)"),
-        ("Tom sagte: «Ja» – «nein».", "Tom said: «yes» – «no»."),
-        (LONG[5:], LONG[5:].replace("wort", "word")),  # 60 words
-    ],
-)
-def test_fit_pairs_stay_as_they_are(pair):
-    assert cleaned(pair) == ([pair], {})
-
-
 def test_lines_are_tidied():
     assert pairs.tidy(" Ştiinţa\u00a0 e\u200b „bună” ,\tda ") == 'Știința e "bună" , da'
     assert pairs.tidy("s\u0327i Cafe\u0301") == "și Café"

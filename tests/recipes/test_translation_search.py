@@ -1,8 +1,5 @@
 """Greedy and beam search against one without caches, and against all translations there are."""
 
-import itertools
-import math
-
 import pytest
 import torch
 from recipes.translation.corpus import Batch
@@ -36,18 +33,6 @@ def copier() -> TranslationNetwork:
             optimizer.step()
             optimizer.zero_grad()
     return network.double().eval()
-
-
-def _small(vocabulary: int, longest: int) -> TranslationNetwork:
-    generator = torch.Generator().manual_seed(0)
-    with torch.device("meta"):
-        network = TranslationNetwork(
-            TranslationShape(vocabulary, 16, 2, 32, 1, 1, longest, causal=True)
-        )
-    network = network.double().to_empty(device="cpu").eval()
-    for weight in network.parameters():
-        weight.data.normal_(std=0.3, generator=generator)
-    return network
 
 
 def _forbidden(vocabulary: int) -> torch.Tensor:
@@ -119,27 +104,6 @@ def test_search_finds_what_a_plain_one_finds(copier, beam, power, every, monkeyp
     # Some were dropped on the way, and the others went on.
     assert every > 1 or 0 < left[0] < 12
     assert len(set(map(len, texts))) > 2
-
-
-def test_a_beam_as_large_as_everything_finds_the_best_of_all():
-    network = _small(5, 5)
-    source = torch.tensor([[3, 4, END], [4, END, PAD], [3, END, PAD], [4, 4, END]])
-    inside = source != PAD
-    limit = 4  # the places of this network, the end's included
-    texts, scores = search(network, source, inside, MARKS, _forbidden(5), beam=64, length_power=1.0)
-    for row, text in enumerate(texts):
-        alone = source[row : row + 1, : int(inside[row].sum())]
-        best = (-math.inf, [], 0.0)
-        for size in range(limit + 1):
-            for tokens in itertools.product([3, 4], repeat=size):
-                line = [*tokens, END]
-                score = sum(
-                    float(_log_chances(network, alone, line[:place])[token])
-                    for place, token in enumerate(line)
-                )
-                best = max(best, (score / len(line), list(tokens), score))
-        assert text == best[1]
-        assert float(scores[row]) == pytest.approx(best[2], abs=1e-4)
 
 
 def test_nothing_forbidden_is_written_and_no_source_disturbs_another(copier):

@@ -52,7 +52,6 @@ def test_same_decisions_step_by_step_under_the_same_numbers(kind, temperature):
 
 
 def test_a_block_uses_one_context_for_both_directions():
-    """Forward and reverse both come from the sequence without the whole block."""
     model = tiny_bert("red green blue white black")
     engine, draws = Scorer(model), CounterRng(3)
     kernel = Metropolis(Norm(), Site(positions=Sweep(block=3)))

@@ -228,7 +228,6 @@ def test_a_stopped_run_is_played_as_far_as_it_went(tmp_path):
 
 
 def test_another_record_is_noticed():
-    """Tokens, and rejections, that the replay does not come to."""
     run = recorded(Metropolis(Raw()))
     for name in ("tokens", "rejected"):
         store = Store(run.manifest)

@@ -1,18 +1,16 @@
 """Reports of runs from FASTA: logos, mutations, distances, and energies by mutations."""
 
 import json
-from dataclasses import replace
 
 import pytest
 
 import maskov
-from maskov import Record, Run
+from maskov import Record
 from maskov.config import Schedule
 from maskov.fasta import mutations
-from maskov.runs.store import Store
 from maskov.ui.report import build, to_html, to_json, to_markdown
 from maskov.ui.report.data import MOST_PARENTS
-from report_runs import EVIL, small_run
+from report_runs import small_run
 from tiny_proteins import spaced_model
 
 PARENTS = [Record("heavy", "EVQLVESGGG"), Record("light", "DIQMTQ")]
@@ -94,20 +92,3 @@ def test_many_parents_are_cut_and_it_is_told(model):
     assert len(report["families"]) == MOST_PARENTS
     assert any("first 8 of 10 parents" in remark for remark in report["notes"])
     assert report["families"][0]["mean_distance"] is None
-
-
-def test_names_and_mutations_cannot_be_more_than_text(run):
-    samples = [
-        replace(one, name=EVIL, mutations=[EVIL, "<99>"], tokens=["<", *one.tokens[1:]])
-        for one in run.samples
-    ]
-    config = run.manifest.config
-    config = replace(config, inputs=replace(config.inputs, names=(EVIL, EVIL)))
-    store = Store(replace(run.manifest, config=config))
-    store.write_samples(samples)
-    for epoch in range(6):
-        store.write_rows(0, epoch, {name: rows[epoch] for name, rows in run.traces.items()})
-    page = to_html(build([Run(store)]))
-    assert "<img" not in page
-    assert "<script>window" not in page
-    assert "<99>" not in page

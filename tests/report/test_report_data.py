@@ -7,22 +7,16 @@ import numpy as np
 import pytest
 
 import maskov
-from maskov.config import LinearSchedule, Schedule
+from maskov.config import Schedule
 from maskov.energies import Norm, Raw
 from maskov.errors import InputError
 from maskov.kernels import Gibbs, Metropolis
-from maskov.moves import LowestConfidence, MaskedConditional, Site
 from maskov.runs import Run
 from maskov.runs.store import Store
 from maskov.ui.report import build, to_html, to_json, to_markdown
 from maskov.ui.report.data import (
     MOST_CHAINS,
-    MOST_EPOCHS,
     MOST_SAMPLES,
-    energy_spread,
-    histogram,
-    rate_spread,
-    spaced,
 )
 from report_runs import small_run
 from small import random_table, tiny_bert
@@ -89,20 +83,6 @@ def test_verdict_mixing_and_positions_are_those_of_the_diagnosis(run):
     assert told["positions"]["novel"] == pytest.approx((tokens[6:] != tokens[5:-1]).mean((0, 1)))
 
 
-def test_histograms_have_common_edges_and_count_everything_after_burn_in(run):
-    other = maskov.sample(random_table(), Gibbs(), Schedule(epochs=9), chains=2, length=3)
-    found = build([run, other])["histograms"]["raw"]
-    for shares, values in zip(
-        found["shares"], (run.traces["energy_raw"][6:], other.traces["energy_raw"]), strict=True
-    ):
-        assert sum(shares) == pytest.approx(1)
-        inside = [
-            ((values >= low) & (values < high)).mean()
-            for low, high in zip(found["edges"][:-1], found["edges"][1:], strict=True)
-        ]
-        assert shares[:-1] == pytest.approx(inside[:-1])
-
-
 def test_samples_are_ranked_by_the_energy_of_the_target():
     settings = {"schedule": Schedule(epochs=40, burn_in=4), "chains": 4, "thin": 2}
     table = random_table(scale=2.0)
@@ -145,19 +125,6 @@ def test_energies_of_several_lengths_are_not_pooled(run):
     assert build([run, mixed])["runs"][0]["per_token"]
 
 
-@pytest.mark.parametrize(
-    ("temperature", "told"),
-    [
-        (LinearSchedule(0.7), None),
-        (LinearSchedule(1.0, rate=0.3, floor=0.5), pytest.approx([1.0, 0.7, 0.5, 0.5])),
-    ],
-)
-def test_a_moving_temperature_is_told_and_a_fixed_one_is_not(temperature, told):
-    schedule = Schedule(epochs=4, target_temperature=temperature)
-    run = maskov.sample(random_table(), schedule=schedule, chains=2, length=3)
-    assert build([run])["runs"][0]["temperature"] == told
-
-
 def test_what_cannot_be_compared_is_said_and_too_little_is_refused(run):
     other = maskov.sample(tiny_bert(), Gibbs(), Schedule(epochs=2), chains=2, length=4)
     told = " ".join(build([run, other])["cautions"])
@@ -166,23 +133,6 @@ def test_what_cannot_be_compared_is_said_and_too_little_is_refused(run):
     for runs, samples, said in (([], None, "at least one run"), ([run], -1, "--samples")):
         with pytest.raises(InputError, match=said):
             build(runs, samples=samples)
-
-
-def test_even_choices_are_distinct_and_reach_from_end_to_end():
-    for count, most in ((1, 1), (9, 1), (10, 10), (11, 10), (100_000, 40)):
-        found = spaced(count, most)
-        assert sorted(set(found)) == found
-        assert (len(found), found[0]) == (min(count, most), 0)
-        assert found[-1] == count - 1 or most == 1
-
-
-def test_epochs_that_were_not_traced_are_gaps():
-    values = np.array([[1.0, 3.0], [np.nan, np.nan], [5.0, 5.0]])
-    assert energy_spread(values)["middle"] == [2.0, None, 5.0]
-    nothing = rate_spread(np.zeros((1, 2), dtype=np.int64), np.zeros((1, 2), dtype=np.int64))
-    assert nothing["middle"] == nothing["low"] == [None]
-    assert histogram([np.full((2, 2), np.nan)]) is None
-    assert sum(histogram([np.full((2, 2), 4.0)])["shares"][0]) == 1
 
 
 def test_populations_and_draws_are_not_told_as_chains():
@@ -242,31 +192,6 @@ def test_an_unfinished_run_says_so(done):
     assert "not finished</span>" in to_html(build([begun(whole, done)]))
 
 
-@pytest.mark.parametrize(("chains", "epochs"), [(1, 1), (1, 25), (3, 1)])
-def test_one_chain_and_one_epoch_will_do(chains, epochs):
-    (told,) = every_format(small_run(chains, epochs))["runs"]
-    assert len(told["energies"]["raw"]["chains"]) == chains
-    errors = [number["standard_error"] for number in told["numbers"]]
-    assert [error is None for error in errors] == [chains == 1] * 4 + [True]
-
-
-def test_mask_predict_and_runs_without_traces_of_energies_or_positions(monkeypatch):
-    run = maskov.sample(
-        tiny_bert(), Gibbs(), Schedule(epochs=6), chains=3, length=4, thin=3, trace="kept"
-    )
-    (told,) = every_format(run)["runs"]
-    known = [value is not None for value in told["energies"]["raw"]["spread"]["middle"]]
-    assert known == [False, False, True] * 2
-    kernel = Gibbs(Site(MaskedConditional(), LowestConfidence(3)))
-    run = maskov.sample(tiny_bert(), kernel, Schedule(epochs=3), chains=2, length=4)
-    assert every_format(run)["runs"][0]["positions"] is None
-    monkeypatch.setattr("maskov.runs.store._MOST_PLACES", 1)
-    plain = small_run(chains=2, epochs=25)
-    (told,) = every_format(plain)["runs"]
-    assert told["positions"] is None
-    assert told["correlations"]
-
-
 def drawn(chains: int, epochs: int) -> Run:
     """Return a run of random numbers, as large as asked and without traces of positions."""
     manifest = small_run().manifest
@@ -291,31 +216,6 @@ def test_huge_runs_are_capped_and_say_so():
     assert any("40 of 100,000 chains" in note for note in told["notes"])
     assert "1,000 of 3,000 samples" in told["notes"][-1]
     assert len(to_html(report)) < 2_000_000
-
-
-def test_long_runs_are_thinned_and_say_so():
-    run = drawn(chains=2, epochs=MOST_EPOCHS + 100)
-    (told,) = build([run])["runs"]
-    assert len(told["epochs"]) == MOST_EPOCHS
-    assert told["epochs"][-1] == MOST_EPOCHS + 100
-    at = told["epochs"][77] - 1
-    assert told["energies"]["raw"]["chains"][1][77] == run.traces["energy_raw"][at, 1]
-    assert any(f"{MOST_EPOCHS} of {MOST_EPOCHS + 100} epochs" in note for note in told["notes"])
-
-
-def test_runs_of_one_name_have_labels_of_their_own(tmp_path):
-    model, schedule = random_table(), Schedule(epochs=1)
-    for name in ("a/run", "b/run"):
-        maskov.sample(model, schedule=schedule, chains=1, length=3, out=tmp_path / name)
-    paths = [tmp_path / name for name in ("a/run", "b/run", "a/run")]
-    first, second, again = map(Run.open, paths)
-    assert [one["label"] for one in build([first])["runs"]] == ["run"]
-    assert [one["label"] for one in build([first, second])["runs"]] == ["a/run", "b/run"]
-    labels = [one["label"] for one in build([first, second, again])["runs"]]
-    assert labels == ["run (1)", "run (2)", "run (3)"]
-    assert [one["label"] for one in build([small_run(), small_run()])["runs"]] == [
-        "mh-raw (1)", "mh-raw (2)",
-    ]  # fmt: skip
 
 
 def test_an_infinite_energy_is_no_number_and_breaks_nothing():

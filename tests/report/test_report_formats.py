@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 
 import maskov
 from maskov.config import Schedule
-from maskov.ui.report import build, to_html, to_json, to_markdown, with_error
+from maskov.ui.report import build, to_html, to_json, to_markdown
 from report_runs import EVIL, evil_run, small_run
 from small import random_table
 
@@ -137,23 +137,6 @@ def test_markdown_has_tables_of_even_width_whatever_a_sample_says():
         assert len(bars) == 1
     assert not re.search(r"(?<!\\)<", re.sub(r"^    .*$", "", text, flags=re.MULTILINE))
     assert "\u2028" not in text
-
-
-@pytest.mark.parametrize(
-    ("value", "error", "expected"),
-    [
-        (-202.3712, 3.3111, "−202.4 ± 3.3"),
-        (0.04912, 0.00461, "0.0491 ± 0.0046"),
-        (1234.5, 120.0, "1234 ± 120"),
-        (2.45512, None, "2.455"),
-        (1.0, 0.0, "1"),
-    ],
-)
-def test_a_number_has_the_digits_its_error_allows(value, error, expected):
-    assert with_error({"name": "E", "value": value, "standard_error": error}) == expected
-
-
-# The command.
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """Custom constraints, and what is refused; test_same_bytes.py has what runs hold."""
 
-import json
 from dataclasses import dataclass, replace
 
 import pytest
@@ -12,7 +11,6 @@ from maskov import (
     AvoidWords,
     Constraint,
     ContainsWords,
-    Gibbs,
     InputError,
     MaskedConditional,
     MaxChanges,
@@ -23,13 +21,11 @@ from maskov import (
     Raw,
     Site,
     Span,
-    Sweep,
     default_kernel,
     mask_predict,
 )
 from maskov.kernels.registry import kernel_from_data, to_data
-from maskov.moves import LowestConfidence, Resize
-from maskov.runs.manifest import kernel_of
+from maskov.moves import LowestConfidence
 from maskov.testing import check_kernel
 from small import tiny_bert
 
@@ -45,10 +41,6 @@ def _moves(constraints, *moves):
     ]
     kernels = tuple(Metropolis(Norm(), move) for move in moves)
     return kernels[0] if len(kernels) == 1 else Mixture(kernels)
-
-
-def _words(sample):
-    return maskov.HuggingFaceModel.decode(MODEL, sample.ids).split()
 
 
 @dataclass(frozen=True)
@@ -80,17 +72,6 @@ def test_a_constraint_of_ones_own(tmp_path):
     assert all(sample.ids[0] == sample.ids[-1] for sample in run.samples)
     small = tiny_bert("red green blue")
     check_kernel(_moves((EndsAlike(),), Span(sizes=(2, 3))), small, length=3, seeds=2)
-
-
-def test_accepting_everything_keeps_them_too():
-    constraints = (ContainsWords(("red",)), AvoidWords(("red blue", "blue red")))
-    move = Site(MaskedConditional(constraints=constraints), Sweep(block=2))
-    run = maskov.sample(MODEL, Gibbs(move), **COMMON, length=4)
-    for sample in run.samples:
-        text = " ".join(_words(sample))
-        assert "red" in text.split()
-        assert "red blue" not in text
-        assert "blue red" not in text
 
 
 @dataclass(frozen=True)
@@ -152,36 +133,3 @@ def test_what_is_no_constraint_is_refused(make, reason):
     assert mask_predict(3).conditional.constraints == ()
     with pytest.raises(InputError, match=reason):
         make()
-
-
-def test_to_avoid_everything_is_refused_and_places_where_lengths_change():
-    kernel = default_kernel(constraints=(AvoidWords(tuple(WORDS.split()[:5])),))
-    with pytest.raises(InputError, match="no token is left"):
-        maskov.sample(tiny_bert("red green blue black white"), kernel, **SMALL, length=4)
-    for constraint in (AllowedTokens(((1, 1, "red"),)), MaxChanges(1)):
-        kernel = _moves((constraint,), Span(), Resize())
-        with pytest.raises(InputError, match="change the length"):
-            maskov.sample(MODEL, kernel, texts=["red blue"], **SMALL)
-
-
-@pytest.mark.parametrize(
-    "damaged",
-    [
-        {"part": "contains", "words": "red"},
-        {"part": "avoid"},
-        {"part": "allowed", "rules": [[1, 1.5, "red"]]},
-        {"part": "max-edits", "count": -2},
-        {"part": "site"},
-        "red",
-    ],
-    ids=str,
-)
-def test_damaged_constraints_are_refused(damaged):
-    run = maskov.sample(
-        MODEL, default_kernel(constraints=RED), maskov.Schedule(epochs=1), length=4, chains=1
-    )
-    kernel = json.loads(json.dumps(run.manifest.config.kernel))
-    kernel["move"]["conditional"]["constraints"] = [damaged]
-    config = replace(run.manifest.config, kernel=kernel)
-    with pytest.raises(maskov.RunError, match="invalid 'kernel'"):
-        kernel_of(replace(run.manifest, config=config), MODEL)

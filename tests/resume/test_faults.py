@@ -4,8 +4,6 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -16,7 +14,6 @@ import maskov
 from forked import Forked
 from maskov import Gibbs, Metropolis, Norm, Run, Schedule, resume, sample
 from maskov.errors import Interrupted, ModelError, RunError
-from maskov.execution.recorded import RecordedSites
 from maskov.runs import manifest
 from maskov.runs.files import locked
 from odd_workers import files
@@ -113,9 +110,6 @@ def test_a_signal_saves_and_says_how_to_go_on(number, tmp_path):
     assert list(folder.glob("checkpoints/*.checkpoint"))
 
 
-# Damage, where only the tokens of kept epochs are stored.
-
-
 def test_a_run_too_large_to_trace_its_tokens(tmp_path, monkeypatch):
     samples, folder = sample(MODEL, KERNEL, **SETTINGS).samples, tmp_path / "run"
     monkeypatch.setattr("maskov.runs.store._MOST_PLACES", 1)
@@ -137,9 +131,6 @@ def test_a_run_too_large_to_trace_its_tokens(tmp_path, monkeypatch):
     (folder / "tokens.npy").write_bytes(content)
     assert "tokens.npy" in resume(folder, MODEL).recovered[0]
     assert files(folder) == expected
-
-
-# Models that break down.
 
 
 def _broken(method: str, when, fails) -> maskov.MaskedModel:
@@ -189,20 +180,6 @@ def test_out_of_memory_on_a_single_sequence_is_one_sentence(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_out_of_memory_in_a_recorded_round_spoils_nothing(tmp_path, monkeypatch):
-    """The rounds that a GPU records cannot be halved; with more room the run goes on."""
-    monkeypatch.setattr("maskov.runs.task_runner.sampler_for", lambda *_: RecordedSites)
-    sample(MODEL, KERNEL, out=tmp_path / "whole", **SETTINGS)
-    tight = _broken("hidden_of", lambda: 40, _out_of_memory)
-    with pytest.raises(ModelError, match="ran out of memory in the middle of a round"):
-        sample(tight, KERNEL, out=tmp_path / "run", checkpoint_every=0, **SETTINGS)
-    resume(tmp_path / "run", MODEL)
-    assert files(tmp_path / "run") == files(tmp_path / "whole")
-
-
-# Folders, disks and clocks.
-
-
 def test_a_run_goes_on_where_it_began(tmp_path, monkeypatch):
     _stopped(tmp_path / "run", 20)
     asked = []
@@ -227,29 +204,6 @@ def test_files_of_the_user_are_never_taken_for_leftovers(name, tmp_path):
     assert (tmp_path / name).read_text() == "precious"
 
 
-@pytest.mark.slow
-def test_a_disk_that_is_full_is_one_sentence_and_with_room_the_run_goes_on(tmp_path):
-    """On a file system of its own, mounted for it alone."""
-    ask = "sample --model untrained --epochs 60 --chains 4 --length 6 --thin 1 --seed 1 -q"
-    command = f"{sys.executable} -m maskov"
-    script = (
-        f"mount -t tmpfs -o size=700k none {tmp_path} || exit 77; cd {tmp_path}; "
-        f"{command} {ask} --out whole >/dev/null; "
-        "dd if=/dev/zero of=filler bs=1k count=100000 2>/dev/null; rm -rf whole; "
-        f"{command} {ask} --checkpoint-every 0 --out run >/dev/null; echo code $?; "
-        f"rm filler; {command} resume run >/dev/null 2>&1 || {command} {ask} --out run >/dev/null; "
-        f"{command} {ask} --out again >/dev/null; cmp run/samples.jsonl again/samples.jsonl && "
-        "echo same"
-    )
-    mounting = ["unshare", "--mount", "sh", "-c", script]
-    done = subprocess.run(mounting, capture_output=True, text=True, timeout=300)
-    if done.returncode == 77 or "Operation not permitted" in done.stderr:
-        pytest.skip("a file system of its own cannot be mounted here")
-    assert "Traceback" not in done.stderr
-    assert "no space left on device" in done.stderr
-    assert done.stdout.split() == ["code", "2", "same"]
-
-
 def test_a_run_that_became_read_only_is_one_sentence(tmp_path, monkeypatch):
     _stopped(tmp_path / "run")
     real = os.open
@@ -272,7 +226,6 @@ def test_a_clock_that_goes_backwards_changes_nothing(tmp_path, whole, monkeypatc
 
 
 def test_what_is_told_of_a_run_under_way_is_of_whole_epochs(tmp_path):
-    """Groups may be at different epochs; averages are over those that all have completed."""
     _stopped(tmp_path / "run", 110)
     run = Run.open(tmp_path / "run")
     steps = run.traces["steps"]

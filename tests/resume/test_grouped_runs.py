@@ -13,13 +13,11 @@ from maskov import (
     Metropolis,
     Norm,
     Raw,
-    RunError,
     Schedule,
     Site,
     Sweep,
 )
 from maskov.energies.counting import Length
-from maskov.errors import Interrupted
 from maskov.runs.state import GroupState, pack, unpack
 from maskov.ui.report import build, to_html, to_json, to_markdown
 from small import random_state, random_table, tiny_bert
@@ -60,22 +58,6 @@ def test_the_verdict_is_by_the_energy_that_was_traced():
     assert found.verdict.state not in ("too short to tell", "not judged")
 
 
-def test_names_in_manifest_and_signature(tmp_path):
-    schedule = Schedule(3, 1, burn_in_energy="norm(groups=3)")
-    maskov.sample(
-        MODEL, Metropolis(Raw(groups=2)), schedule, chains=2, length=4, out=tmp_path / "run"
-    )
-    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
-    assert manifest["energy"] == manifest["config"]["kernel"]["energy"] == GROUPED
-    assert manifest["config"]["kernel"]["delayed"]["nearest"] == []
-    assert manifest["config"]["schedule"]["burn_in_energy"] == "norm(groups=3)"
-    assert "|energy:raw(groups=2)|" in manifest["signature"]
-    assert "|burn-in:norm(groups=3)|" in manifest["signature"]
-    assert manifest["leaves_invariant"]
-    plain = maskov.sample(MODEL, schedule=Schedule(1), chains=1, length=4).manifest
-    assert "burn-in:" not in plain.signature
-
-
 def test_the_kept_epochs_have_the_energy_that_was_asked_for():
     schedule = Schedule(5, 2, burn_in_energy=GROUPED)
     kernel = Metropolis(Norm(), Site(positions=Sweep(block=2)))
@@ -88,7 +70,6 @@ def test_the_kept_epochs_have_the_energy_that_was_asked_for():
 
 @pytest.mark.parametrize("energy", [2 * Raw() + Length(4) + Norm(), Raw(), Raw(groups=2)], ids=str)
 def test_chains_are_the_same_after_a_checkpoint(energy):
-    """Their energies, their passes, and which positions these mask."""
     scorer = maskov.models.scorer.Scorer(MODEL)
     chains = Metropolis(energy).init(random_state(MODEL, 3, 5), scorer)
     loaded = unpack(pack(GroupState.fresh(chains, 100))).chains
@@ -109,17 +90,3 @@ def test_chains_are_the_same_after_a_checkpoint(energy):
 def test_what_cannot_be_is_refused(kernel, schedule, said):
     with pytest.raises(InputError, match=said):
         maskov.sample(MODEL, kernel, Schedule(3, **schedule), chains=1, length=4)
-
-
-def test_parts_of_ones_own_in_burn_in_are_trusted_by_name(tmp_path, monkeypatch):
-    (tmp_path / "burning.py").write_text("def letters(texts):\n    return [0.1] * len(texts)\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    schedule, looks = Schedule(4, 2, burn_in_energy="raw+burning:letters"), iter(range(10**6))
-    with pytest.raises(Interrupted):
-        maskov.sample(
-            MODEL, schedule=schedule, chains=2, length=6, out=tmp_path / "run",
-            stop=lambda: next(looks) > 7,
-        )  # fmt: skip
-    with pytest.raises(RunError, match="--trust-parts"):
-        maskov.resume(tmp_path / "run", MODEL)
-    assert maskov.resume(tmp_path / "run", MODEL, trust_parts=True).finished

@@ -88,12 +88,3 @@ def test_degenerate_gibbs_is_told_from_both_targets():
         critical = stats.chi2.isf(ALPHA, len(states) - 1)
         assert stats.ncx2.cdf(critical, len(states) - 1, CHAINS * distance) < 1e-9
         assert p_value(run.samples, states, target) < ALPHA
-
-
-def test_an_impossible_outcome_has_no_chance():
-    model = random_table()
-    states = all_states(model, 3)
-    target = torch.zeros(len(states), dtype=torch.float64)
-    target[0] = 1.0
-    run = sample(model, Gibbs(), Schedule(epochs=1), chains=20, length=3)
-    assert p_value(run.samples, states, target) == 0.0

@@ -1,10 +1,22 @@
-"""Runs as long as a number of masked passes."""
+"""Runs as long as a number of masked passes, and what a run chooses by measurement.
+
+The law of (state, choice) after a run that starts at its target must be target × law of the choice.
+That holds if the choice is independent of the start and of the random numbers of the run, and every
+possible choice leaves the target invariant.
+"""
 
 import pytest
+import torch
 
-from maskov import InputError, Metropolis, Mixture, Norm, Raw, Run, Schedule, sample
+from maskov import InputError, Metropolis, Mixture, Norm, Raw, Schedule, sample
+from maskov.energies.counting import Length, LengthPrior
+from maskov.exact import all_sequences, distribution
+from maskov.models.scorer import Scorer
 from maskov.moves import Resize, Site, Span
-from small import tiny_bert
+from maskov.random import CounterRng
+from maskov.starts import Layout
+from maskov.tuning import EVEN, FIRST_CHAIN, tune
+from small import random_table, tiny_bert
 
 # Of a kind whose chains move: the cost of an epoch does not drift.
 MODEL = tiny_bert("red green blue white black", initializer_range=0.2)
@@ -28,27 +40,17 @@ def test_passes_are_about_what_was_asked_for(name):
 
 
 def test_samples_are_kept_by_the_epochs_that_the_passes_pay_for():
-    """Not by those of the schedule, of which there would be too few."""
     run = sample(MODEL, Metropolis(Raw()), passes=100, thin=10, chains=1, length=3)
     assert len(run.samples) == run.manifest.schedule.epochs // 10 > 0
 
 
 def test_a_cheaper_burn_in_leaves_more_epochs():
-    """Within a fifth, as without."""
     schedule = Schedule(burn_in=10, burn_in_energy="raw(groups=2)")
     kernel = Metropolis(Raw(), Span())
     run = sample(MODEL, kernel, schedule, chains=16, passes=400, length=8, seed=1)
     assert 320 < run.traces["passes"].sum(0).mean() < 480
     cheap, dear = run.traces["passes"][1:10].mean(), run.traces["passes"][11:].mean()
     assert cheap < dear / 2
-
-
-def test_the_epochs_do_not_depend_on_the_start():
-    found = {
-        sample(MODEL, Metropolis(Raw()), passes=200, chains=1, texts=[text]).manifest.schedule
-        for text in ("red red red red", "blue green white black")
-    }
-    assert len(found) == 1
 
 
 @pytest.mark.parametrize("passes", [1, 40])
@@ -59,23 +61,6 @@ def test_few_passes_shorten_the_automatic_burn_in(passes):
     assert (schedule.burn_in_energy is None) == (schedule.burn_in == 0)
 
 
-def test_few_passes_of_the_command(tmp_path, call):
-    """A burn-in that was not asked for refuses no run."""
-    words = ("sample", "--model", "untrained", "--passes", "40", "--length", "5", "--chains", "1",
-             "--energy", "raw")  # fmt: skip
-    assert call(*words, "--out", tmp_path / "run")[0] == 0
-    schedule = Run.open(tmp_path / "run").manifest.schedule
-    assert 0 < schedule.burn_in <= schedule.epochs // 2 < 8
-    words = ("sample", "--model", "untrained", "--length", "5", "--passes")
-    for more, said in (
-        (("40", "--burn-in", "99"), "all of them burn-in"),
-        (("1", "--burn-in-energy", "norm"), "drop --burn-in-energy"),
-    ):
-        code, _, err = call(*words, *more)
-        assert code == 2
-        assert said in err
-
-
 def test_refusals():
     with pytest.raises(InputError, match="at least 1"):
         sample(MODEL, Metropolis(Raw()), passes=0)
@@ -83,3 +68,102 @@ def test_refusals():
         sample(MODEL, Metropolis(Raw()), passes=100, until="converged")
     with pytest.raises(InputError, match="all of them burn-in"):
         sample(MODEL, Metropolis(Raw()), Schedule(epochs=100, burn_in=99), passes=100, length=6)
+
+
+TABLE = random_table((1, 3), size=2)
+MOVES = (Site(), Resize(pairs=((0, 1),)))
+SHORT = {"schedule": Schedule(epochs=1), "chains": 1, "length": (1, 3), "progress": False}
+
+
+def kernel(energy, temperature=1.0):
+    return Mixture(tuple(Metropolis(energy, move, temperature) for move in MOVES))
+
+
+def shares(energy, tuning, temperature):
+    """Return the share of each length under the weights found, by enumeration."""
+    start = all_sequences(TABLE, 1, 3)
+    whole = energy + temperature * LengthPrior(tuning.first_length, tuning.lengths)
+    law = distribution(TABLE, whole, start.tokens, temperature, start.lengths)
+    return torch.stack([law[start.lengths == n].sum() for n in (1, 2, 3)])
+
+
+@pytest.mark.parametrize(
+    ("energy", "temperature"),
+    [(Norm() + Length(3.0, 0.5), 1.0), pytest.param(Raw(), 0.5, marks=pytest.mark.slow)],
+)
+def test_lengths_are_about_even_however_short_an_epoch_is(energy, temperature):
+    """Within twice the factor that visits of the discarded chains kept; an epoch has two steps."""
+    run = sample(TABLE, kernel(energy, temperature), **SHORT)
+    even = 3 * shares(energy, run.manifest.tuning, temperature)
+    assert run.manifest.tuning.evenness >= EVEN
+    assert even.min() > EVEN / 2, even
+    assert even.max() < 2 / EVEN, even
+
+
+class Told:
+    """A listener that keeps what it is told."""
+
+    def __init__(self):
+        self.notes = []
+
+    def __getattr__(self, name):
+        return lambda *told: self.notes.extend(told) if name == "noted" else None
+
+
+def test_what_was_not_reached_is_said_and_kept(monkeypatch):
+    monkeypatch.setattr("maskov.tuning._LENGTH_STEPS", 4)
+    monkeypatch.setattr("maskov.tuning._MEASURED", 1)
+    told = Told()
+    run = sample(TABLE, kernel(Norm() + Length(1.0, 0.1)), listener=told, **SHORT)
+    assert run.manifest.tuning.evenness < EVEN
+    (note,) = (one for one in run.manifest.notes if "weights of lengths" in one)
+    assert note in told.notes
+
+
+PEAKED = random_table(4, 3, scale=2.5)
+LENGTHS = random_table((2, 4), size=3)
+KERNEL = Mixture((Metropolis(Norm(), Span()), Metropolis(Norm(), Resize())))
+
+
+@pytest.fixture
+def _few_steps(monkeypatch):
+    """A dependence on the start is largest where chains make few steps."""
+    monkeypatch.setattr("maskov.tuning._LENGTH_CHAINS", 3)
+    monkeypatch.setattr("maskov.tuning._LENGTH_STEPS", 8)
+    monkeypatch.setattr("maskov.tuning._MEASURED", 4)
+
+
+def _tuned(text: str, seed: int):
+    layout = Layout.of_texts(LENGTHS, [text], 1).resized([[(2, 4)]])
+    return tune(KERNEL, Schedule(epochs=1), "flat", layout, Scorer(LENGTHS), CounterRng(seed))
+
+
+@pytest.mark.usefixtures("_few_steps")
+def test_the_choice_does_not_depend_on_where_chains_start():
+    chosen = {_tuned(text, 3) for text in ("a a a", "c a b")}
+    assert len(chosen) == 1
+    assert next(iter(chosen)).passes > 0  # it did measure
+
+
+@pytest.mark.usefixtures("_few_steps")
+def test_the_choice_depends_on_the_seed():
+    assert len({_tuned("a a a", seed).lengths for seed in range(3)}) > 1
+
+
+@pytest.mark.usefixtures("_few_steps")
+def test_the_pilot_and_the_run_share_no_random_number(monkeypatch):
+    asked = []
+    uniform = CounterRng.uniform
+
+    def watched(self, chain, *rest):
+        asked.append(chain.clone())
+        return uniform(self, chain, *rest)
+
+    monkeypatch.setattr(CounterRng, "uniform", watched)
+    _tuned("a a a", 0)
+    assert asked
+    assert all(bool((chains >= FIRST_CHAIN).all()) for chains in asked)
+    asked.clear()
+    sample(PEAKED, Metropolis(Raw()), Schedule(epochs=3), chains=5, length=4)
+    assert asked
+    assert all(bool((chains < FIRST_CHAIN).all()) for chains in asked)

@@ -1,7 +1,5 @@
 """Batches: every row once, under the budget, with little padding, and through lack of memory."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 from hypothesis import given, strategies as st
@@ -22,22 +20,6 @@ def test_packing_covers_every_row_once_within_the_budget(lengths, budget):
         assert (end - begin) * width <= max(budget, width)
         position = end
     assert position == len(lengths)
-
-
-@given(st.lists(st.integers(1, 30), min_size=1, max_size=200), st.integers(1, 300))
-def test_even_cuts_hold_one_length_each_and_hardly_differ(lengths, budget):
-    ordered = torch.tensor(sorted(lengths))
-    position, sizes = 0, {}
-    for begin, end, width in batch_bounds(ordered, budget, padded_share=0):
-        assert begin == position < end
-        assert set(ordered[begin:end].tolist()) == {width}
-        assert (end - begin) * width <= max(budget, width)
-        sizes.setdefault(width, []).append(end - begin)
-        position = end
-    assert position == len(lengths)
-    for width, found in sizes.items():
-        assert max(found) - min(found) <= 1
-        assert len(found) == -(-sum(found) // max(1, budget // width))
 
 
 def test_a_batch_that_does_not_fit_is_halved_and_the_answers_stay_the_same():
@@ -63,44 +45,6 @@ def test_a_batch_that_does_not_fit_is_halved_and_the_answers_stay_the_same():
     assert engine.passes == 48
 
 
-def test_on_a_cpu_our_own_encoder_takes_several_lengths_at_once():
-    """A few sequences of each length fill a batch together; their answers stay the same."""
-    model = tiny_bert("red green blue")
-    assert model.encoder is not None
-    lengths, rows = torch.tensor([4, 8, 5, 7, 8, 6]), torch.arange(6)
-    sequences = replace(random_state(model, 6, 8).sequences, lengths=lengths)
-    hidden, widths = model.hidden_at, []
-
-    def seen(tokens, lengths, place, source):
-        widths.append(sorted(set(lengths.tolist())))
-        return hidden(tokens, lengths, place, source)
-
-    model.hidden_at = seen
-    together = Scorer(model, budget=10_000).answers(sequences, rows, rows % 4, normaliser=True)
-    assert widths == [[4, 5, 6, 7, 8]]
-    widths.clear()
-    # A batch of one length that fills a quarter of the budget is left as it is.
-    alone = Scorer(model, budget=16).answers(sequences, rows, rows % 4, normaliser=True)
-    assert widths == [[4], [5], [6], [7], [8]]
-    widths.clear()
-    # Padding would cost another network as much as tokens do.
-    model.encoder = None
-    padded = Scorer(model, budget=10_000).answers(sequences, rows, rows % 4, normaliser=True)
-    assert widths == [[4], [5], [6], [7], [8]]
-    for other in (alone, padded):
-        assert torch.allclose(together.hidden, other.hidden, atol=1e-10)
-        assert torch.allclose(together.logit, other.logit, atol=1e-10)
-        assert torch.allclose(together.log_normaliser, other.log_normaliser, atol=1e-10)
-
-
-def test_other_failures_are_not_taken_for_lack_of_memory():
-    def work(rows, width):
-        raise RuntimeError("shapes do not match")
-
-    with pytest.raises(RuntimeError, match="shapes"):
-        Batcher(budget=64).each(torch.tensor([4, 4]), work)
-
-
 def test_a_stop_is_heard_between_batches():
     seen = []
     with pytest.raises(Interrupted):
@@ -111,7 +55,6 @@ def test_a_stop_is_heard_between_batches():
 
 
 def test_chains_are_the_same_in_any_batch():
-    """Random numbers are keyed by chain and step, so budgets and company change nothing."""
     model = tiny_bert("red green blue white")
     settings = {"schedule": Schedule(epochs=4), "length": (4, 9), "seed": 3}
     whole = sample(model, Metropolis(Norm()), chains=6, token_budget=4096, **settings)

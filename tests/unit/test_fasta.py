@@ -77,16 +77,6 @@ def test_blanks_of_templates_are_masks(request, kind):
         spelled(model, Record("a", "E_QL"))
 
 
-@pytest.mark.parametrize("letter", [*"XBZJUO-.*1é", "\x1b", "\u2028", "ß"])
-def test_letters_that_the_model_lacks_are_named_with_their_place(spaced, letter):
-    with pytest.raises(InputError) as refused:
-        spelled(spaced, Record("heavy", f"EV{letter}QL"))
-    message = str(refused.value)
-    assert "'heavy' has " in message
-    assert "at position 3" in message
-    assert message.isprintable()
-
-
 def test_mutations_are_named_as_usual():
     assert mutations("EVQL", "EVQL") == []
     assert mutations("EVQL", "DVQK") == ["E1D", "L4K"]

@@ -1,6 +1,5 @@
 """What a run keeps: samples, traces, summaries, and the same energies when scored again."""
 
-import os
 from dataclasses import replace
 
 import numpy as np
@@ -9,11 +8,9 @@ import torch
 
 import maskov
 from engines import sample
-from maskov import Gibbs, Metropolis, Norm, Raw, Schedule, Sweep
+from maskov import Gibbs, Metropolis, Norm, Raw, Schedule
 from maskov.errors import InputError
 from maskov.models.scorer import Scorer
-from maskov.moves import Site
-from maskov.runs.files import write_file
 from maskov.types import Sequences
 from small import random_table, tiny_bert
 
@@ -89,33 +86,12 @@ def test_a_summary_counts_kept_epochs_and_has_errors_over_chains():
     assert summary.leaves_invariant
 
 
-@pytest.mark.parametrize("bad", [
-    {"kernel": Metropolis(Raw(), Site(positions=Sweep(block=21)))}, {"length": 31},
-    {"texts": ["red"], "templates": ["red [MASK]"]}, {"texts": []}, {"texts": ["red [MASK]"]},
-    {"texts": [""]}, {"texts": ["purple"]}, {"templates": ["red [CLS] [MASK]"]},
-    {"templates": ["purple [MASK]"]}, {"templates": ["[MASK] " * 40]},
-])  # fmt: skip
-def test_requests_that_make_no_sense_are_refused(bad, tmp_path):
-    with pytest.raises(InputError):
-        maskov.sample(MODEL, **bad, out=tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-
-
 def test_a_start_of_probability_zero_is_refused():
     zero = maskov.TabularModel(
         torch.tensor([[[1.0, 0.5], [0.0, 0.5]], [[0.5, 0.5], [0.5, 0.5]]]).log(), ["a", "b"]
     )
     with pytest.raises(InputError, match="probability zero"):
         maskov.sample(zero, Metropolis(Raw()), texts=["b a"], chains=1)
-
-
-def test_lengths_are_drawn_from_the_whole_range_and_in_the_signature():
-    one, other, mixed = (
-        maskov.sample(MODEL, Gibbs(), Schedule(epochs=1), chains=60, length=length)
-        for length in (4, 5, (4, 6))
-    )
-    assert {len(sample.ids) for sample in mixed.samples} == {4, 5, 6}
-    assert len({run.signature for run in (one, other, mixed)}) == 3
 
 
 @pytest.mark.parametrize(
@@ -135,13 +111,3 @@ def test_lengths_that_a_model_does_not_have_are_refused():
         maskov.sample(random_table(), length=4)
     with pytest.raises(InputError, match="predicts no lengths"):
         maskov.sample(MODEL, chains=1, length=3, lengths="top")
-
-
-def test_a_pipe_or_device_is_written_to_and_not_replaced(tmp_path):
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    write_file(pipe, b"report")
-    assert os.read(reader, 99) == b"report"
-    assert pipe.is_fifo()
-    os.close(reader)

@@ -1,16 +1,32 @@
 """Schedules: linear with a floor, forced acceptance, burn-in, and what they say of the target."""
 
 import json
+import os
 from dataclasses import asdict
 
 import pytest
+import torch
 
-from maskov import Gibbs, LinearSchedule, MaskedConditional, Metropolis, Norm, Raw, Schedule, sample
+from maskov import (
+    DelayedAcceptance,
+    Gibbs,
+    InputError,
+    LinearSchedule,
+    MaskedConditional,
+    Metropolis,
+    Norm,
+    Raw,
+    Schedule,
+    Sweep,
+    sample,
+)
 from maskov.config import from_json
+from maskov.energies.counting import Edit
 from maskov.kernels.base import kernel_at
 from maskov.kernels.registry import kernel_from_data, to_data
 from maskov.moves import Site
 from maskov.runs.manifest import leaves_invariant
+from maskov.types import inside
 from small import random_table, tiny_bert
 
 
@@ -71,7 +87,6 @@ def test_kernels_and_schedules_survive_being_written_down():
 
 
 def test_a_kernel_made_elsewhere_is_run_as_it_is():
-    """Not as the nearest built-in one: it alone knows when to accept."""
     from dataclasses import dataclass
 
     @dataclass(frozen=True)
@@ -84,22 +99,38 @@ def test_a_kernel_made_elsewhere_is_run_as_it_is():
     assert run.summary().kernel == "NeverMoves"
 
 
-def test_mask_predict_masks_all_then_ever_fewer_of_the_least_sure():
-    from dataclasses import replace
+@pytest.mark.parametrize("block", [1, 2])
+def test_steps_without_a_way_back_are_counted_and_an_epsilon_leaves_none(block):
+    model, counts = tiny_bert("red green blue white black"), []
+    for epsilon in (0.0, 0.1):
+        move = Site(MaskedConditional(top_p=0.6, epsilon=epsilon), Sweep(block=block))
+        run = sample(model, Metropolis(Norm(), move), Schedule(epochs=4), chains=10, length=6)
+        counts.append(int(run.traces["irreversible"].sum()))
+        assert (run.traces["irreversible"] <= run.traces["steps"] - run.traces["accepted"]).all()
+    assert counts[0] > 0 == counts[1]
 
-    import torch
 
-    from maskov import mask_predict
-    from maskov.random import CounterRng
-    from small import random_state
+@pytest.mark.parametrize("nearest", [(2, 1), (1, 1), (0, 2), -1])
+def test_early_tests_know_more_and_more(nearest):
+    with pytest.raises(InputError, match="more and more"):
+        DelayedAcceptance(nearest)
 
-    model, kernel, draws = random_table(), mask_predict(4), CounterRng(0)
-    state = random_state(model, 1, 8)
-    sure = torch.tensor([[0.9, 0.1, 0.8, 0.2, 0.7, 0.3, 0.6, 0.4]], dtype=torch.float64)
-    rows = torch.tensor([0])
-    masked = []
-    for iteration in range(4):
-        positions = kernel.at(iteration, None, None).move.positions
-        begun = positions.begin(replace(state, confidence=sure), draws)
-        masked.append(positions.masked(begun, rows, draws)[0].nonzero().flatten().tolist())
-    assert masked == [list(range(8)), [1, 3, 4, 5, 6, 7], [1, 3, 5, 7], [1, 3]]
+
+def test_the_usual_early_tests_are_those_that_suit_the_energy():
+    found = [Metropolis(one).delayed.early for one in (Raw(), Norm() + Edit(), Norm(groups=2))]
+    assert found == [(2,), (2,), ()]
+    assert Metropolis(Edit()).delayed.early == ()
+    with pytest.raises(InputError, match="no masked passes"):
+        Metropolis(Edit(), delayed=DelayedAcceptance(2))
+
+
+@pytest.mark.skipif(not os.environ.get("CHECK_TYPES"), reason="CHECK_TYPES=1 checks types")
+@pytest.mark.parametrize("wrong", [
+    lambda: inside(torch.zeros(2), 3),  # a dtype
+    lambda: inside(torch.zeros(2, 1, dtype=torch.long), 3),  # a shape
+    lambda: Schedule(epochs="6"),  # the field of a dataclass
+])  # fmt: skip
+def test_wrong_types_are_found(wrong):
+    """With `CHECK_TYPES=1`, which one job of every night sets."""
+    with pytest.raises(TypeError):
+        wrong()

@@ -1,17 +1,24 @@
-"""The ways to translate: their parts, what they refuse, and what they come to on a tiny model."""
+"""The ways to translate: their parts, what they come to on a tiny model, drafts and lengths."""
 
+import math
 from dataclasses import fields, replace
 
+import numpy as np
 import pytest
 from sacrebleu.metrics.chrf import CHRF
 
+import maskov
 from maskov import (
     InputError,
+    Metropolis,
+    Norm,
+    Schedule,
     TranslationMethod,
     translate,
 )
-from maskov.models import autoregressive as writing
-from maskov.translation import METHODS, run_method, translations_of
+from maskov.energies.counting import PredictedLength
+from maskov.replay import Replayer
+from maskov.translation import METHODS, drafts_of, run_method, translations_of
 from tiny_translation import SOURCES, conditional, plain_energies, plain_logits, twin
 
 MODEL = conditional()
@@ -45,37 +52,6 @@ def test_an_option_changes_a_method_that_takes_it_and_is_refused_by_others(name)
             flag = f"--{option.replace('_', '-')}"
             with pytest.raises(InputError, match=f"'{name}' does not use {flag}: drop it"):
                 TranslationMethod(name, **{option: value})
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "reason"),
-    [
-        ("beam", {}, "unknown method 'beam'; use one of greedy, mask-predict"),
-        ("mh", {"lengths": "longest"}, "unknown --lengths 'longest'"),
-        ("mh", {"pick": "best"}, "unknown --pick 'best'"),
-        ("mh", {"pick": "mbr"}, "give --chains 3 or more"),
-        ("mh", {"chains": 0}, "--chains must be at least 1, not 0"),
-        ("block-mh", {"moves": "site(block=0)"}, "block"),
-        ("block-gibbs", {"moves": "span"}, "moves sites"),
-        ("ar", {"length_power": float("nan")}, "--length-power"),
-        ("mh", {"temperature": 0.0}, "temperature of 0"),
-        ("mh", {"energy": "heat"}, "unknown energy 'heat'"),
-        ("mh", {"target_temperature": 0.0}, "target temperature"),
-        ("mh", {"energy": "autoregressive(wiki-judge)", "pick": "lowest"}, "--pick lowest"),
-        ("gibbs", {"lengths": "sampled"}, "--lengths sampled needs --method mh"),
-        ("mh", {"lengths": "sampled", "moves": "span"}, "add insert-delete or resize"),
-        ("mh", {"moves": "jump"}, "unknown move 'jump'"),
-        ("mh", {"delayed": "soon"}, "--delayed takes numbers"),
-        ("mh", {"start": "warm"}, "unknown --start 'warm'"),
-    ],
-    ids=str,
-)
-def test_what_no_method_can_be(name, options, reason):
-    with pytest.raises(InputError, match=reason):
-        TranslationMethod(name, **options)
-
-
-# What methods come to.
 
 
 def _plain_mask_predict(model, source: str, length: int, iterations: int):
@@ -168,18 +144,6 @@ def test_the_twin_writes_and_is_needed():
         translate(MODEL, ["red", "", "blue", "", SOURCES[2]], TranslationMethod("ar"), writer)
 
 
-@pytest.mark.parametrize("beam", [1, 3])
-def test_padding_changes_nothing_that_the_twin_writes(beam, monkeypatch):
-    writer = twin()
-    plain = writer.translate(SOURCES, beam)
-    monkeypatch.setattr(writing, "_CPU_UNIT", 8)
-    assert writer.translate(SOURCES, beam) == plain
-    assert len({len(line) for line in plain}) > 1
-
-
-# Picks.
-
-
 def test_the_pick_of_the_lowest_looks_at_every_epoch_of_every_chain():
     for energy in ("raw", "norm", "raw+2*norm"):
         method = TranslationMethod(
@@ -217,3 +181,101 @@ def test_the_least_risk_is_the_one_most_like_the_others():
     for row, one in enumerate(translations_of(run, method)):
         ends = [kept for kept in run.samples if kept.template == row]
         assert one.text == brute(ends).text
+
+
+GIVEN = MODEL.given(SOURCES)
+DRAFTS = ["blue blue", "red", "green white red", "white white white white"]
+FIXED = TranslationMethod("mh", start="drafts", epochs=3, chains=2)
+SAMPLING = replace(FIXED, lengths="sampled", pick="lowest")
+
+
+@pytest.mark.parametrize("method", [FIXED, SAMPLING, TranslationMethod("gibbs", start="drafts")])
+def test_chains_start_from_their_drafts(method):
+    run = run_method(GIVEN, method, DRAFTS, seed=2)
+    replayer = Replayer(run, GIVEN)
+    for chain in range(method.many * len(DRAFTS)):
+        first = replayer.epoch(chain, 0)
+        assert first.before == GIVEN.encode(DRAFTS[chain // method.many])
+        assert first.agrees
+    inputs = run.manifest.inputs
+    assert inputs.texts == tuple(DRAFTS)
+    other = run_method(GIVEN, method, DRAFTS[::-1], seed=2)
+    assert run.manifest.signature != other.manifest.signature
+    assert inputs.chosen == tuple((len(draft.split()),) * method.many for draft in DRAFTS)
+
+
+def test_the_autoregressive_model_writes_the_drafts():
+    writer = twin()
+    method = TranslationMethod("mh", start="autoregressive", epochs=3)
+    written = [one.text for one in translate(MODEL, SOURCES, TranslationMethod("ar"), writer)]
+    assert drafts_of(GIVEN, writer) == written
+    found = translate(MODEL, SOURCES, method, writer, seed=4)
+    same = translate(MODEL, SOURCES, replace(method, start="drafts"), drafts=written, seed=4)
+    assert found == same
+    assert [one.text for one in found] != written
+    with pytest.raises(InputError, match="start 'autoregressive' needs an autoregressive model"):
+        translate(MODEL, SOURCES, method)
+
+
+def test_a_draft_that_cannot_be_read_is_replaced(monkeypatch):
+    writer = twin()
+    long = [MODEL.encode("red")[0]] * (MODEL.max_length + 1)
+    kept = MODEL.encode("red blue")
+    monkeypatch.setattr(writer, "translate", lambda *_, **__: [kept, [], long, kept])
+    drafts = drafts_of(GIVEN, writer)
+    others = [one.text for one in translate(MODEL, SOURCES)]
+    assert drafts == ["red blue", others[1], others[2], "red blue"]
+
+
+METHOD = TranslationMethod("mh", lengths="sampled", epochs=4, chains=2, pick="lowest")
+
+
+def test_chains_start_from_mask_predict_at_the_best_of_five_lengths():
+    best = translate(MODEL, SOURCES, TranslationMethod("mask-predict", length_beam=5))
+    run = maskov.sample(
+        GIVEN, maskov.Gibbs(maskov.Site(maskov.MaskedConditional(temperature=0))),
+        Schedule(epochs=1), chains=2, lengths="searched", start="mask-predict",
+    )  # fmt: skip
+    lengths = [len(one.text.split()) for one in best]
+    assert [row for row, _ in run.manifest.inputs.chosen] == lengths
+    assert all(len(set(row)) == 1 for row in run.manifest.inputs.chosen)
+    # With everything rejected, chains stay where they started.
+    never = Metropolis(Norm() + PredictedLength(), target_temperature=1e-9)
+    stay = maskov.sample(
+        GIVEN, never, Schedule(epochs=1), chains=1, lengths="searched", start="mask-predict"
+    )
+    before = [one.energy_norm for one in best]
+    assert all(one.energy_norm <= was + 1e-9 for one, was in zip(stay.samples, before, strict=True))
+
+
+def test_lengths_change_within_the_bounds_and_are_recorded():
+    hot = replace(METHOD, target_temperature=4.0)
+    run = run_method(GIVEN, hot, seed=1)
+    inputs, lengths = run.manifest.inputs, np.asarray(run.traces["lengths"])
+    assert inputs.sampled
+    assert (lengths != lengths[0]).any()
+    scores = GIVEN.length_scores()
+    for row, (fewest, most) in enumerate(inputs.bounds):
+        own = lengths[:, 2 * row : 2 * row + 2]
+        assert fewest <= own.min()
+        assert own.max() <= most
+    for one in run.samples:
+        assert len(one.ids) == lengths[one.epoch, one.chain]
+        predicted = -float(scores[one.template, len(one.ids)])
+        assert one.energies["predicted_length"] == pytest.approx(predicted, abs=1e-12)
+        assert one.energies["target"] == pytest.approx(one.energy_norm + predicted / 2, abs=1e-9)
+    assert "lengths:searched,sampled" in run.signature
+    assert "energy:norm+0.5*predicted_length" in run.signature
+    assert run.diagnose().groups
+    assert all(
+        Replayer(run, GIVEN).epoch(chain, epoch).agrees for chain in (0, 3) for epoch in (0, 3)
+    )
+
+
+def test_epochs_that_accept_everything_are_never_the_lowest():
+    method = TranslationMethod("mh", lengths="sampled", epochs=3, pick="lowest", force_accept=2)
+    run = run_method(GIVEN, method)
+    forced = [one for one in run.samples if one.epoch < 2]
+    assert all(math.isnan(one.energies["target"]) for one in forced)
+    ends = [one.text for one in run.samples if one.epoch == 2]
+    assert [one.text for one in translations_of(run, method)] == ends

@@ -10,6 +10,7 @@ import threading
 import pytest
 
 from maskov.errors import RunError
+from maskov.runs import manifest as manifest_module
 from maskov.ui.viewer import runs as runs_module
 from maskov.ui.viewer.runs import Player, RunList, id_of
 from maskov.ui.viewer.server import LiveRuns, create_app
@@ -115,6 +116,20 @@ def test_reading_that_hangs_leaves_pages_and_the_live_run(server, runs, monkeypa
             assert server.get(page, timeout=5)[0] == 200
     finally:
         let_go.set()
+
+
+def test_a_failed_load_is_tried_again_by_the_next_request(server, runs, monkeypatch):
+    load, calls = manifest_module.load, []
+
+    def fails_first(*args, **options):
+        calls.append(args)
+        if len(calls) == 1:
+            raise ImportError("cannot import name 'BertConfig' from 'transformers'")
+        return load(*args, **options)
+
+    monkeypatch.setattr(manifest_module, "load", fails_first)
+    path = f"/api/runs/{id_of(runs / 'good')}/chains/0"
+    assert [server.get(path)[0] for _ in range(2)] == [500, 200]
 
 
 def test_half_of_a_character_is_refused_and_no_error(server, runs):

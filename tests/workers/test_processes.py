@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import maskov
-from maskov import DelayedAcceptance, Metropolis, Raw, RunError, Schedule, Workers
+from maskov import Metropolis, Raw, RunError, Schedule, Workers
 from maskov.runs.coordinator import Silent, Task
 from maskov.runs.state import GroupState
 from maskov.runs.task_runner import TaskRunner
@@ -75,7 +75,6 @@ class Watcher(Silent):
 
 @pytest.mark.slow
 def test_a_killed_worker_is_replaced_and_its_turn_taken_again(tmp_path, crews):
-    """Also: what the driver says of progress is complete and in order."""
     maskov.sample(MODEL, Metropolis(Raw()), out=tmp_path / "here", **SETTINGS)
     before: list[int] = []
 
@@ -156,22 +155,6 @@ def test_what_a_worker_raises_while_it_is_built_is_told_too(error, kind, said):
         raise answer.failure
 
 
-def test_more_workers_than_groups_is_said(monkeypatch):
-    from maskov.workers import pools as api
-
-    class EnoughError(Exception):
-        """As far as this test goes."""
-
-    def nobody(*_):
-        raise EnoughError
-
-    monkeypatch.setattr(api, "pool_for", nobody)
-    watcher = Watcher(lambda: None)
-    with pytest.raises(EnoughError):
-        maskov.sample(MODEL, workers=Workers(9), listener=watcher, **SETTINGS)
-    assert "smaller --resident" in watcher.notes[0]
-
-
 @pytest.mark.slow
 def test_one_process_and_four_give_the_same_bytes(tmp_path):
     """By the command, with the shipped model: one process with one thread, 1 worker and 4."""
@@ -189,7 +172,6 @@ def _has_moved(folder: Path) -> bool:
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_to_all_processes_saves_and_the_run_goes_on(number, tmp_path):
-    """As a scheduler or a terminal sends it: to the whole group of processes at once."""
     ask = "sample --model untrained --chains 6 --length 6:9 --resident 2 --seed 3 --thin 50"
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     subprocess.run(
@@ -210,28 +192,3 @@ def test_a_signal_to_all_processes_saves_and_the_run_goes_on(number, tmp_path):
     assert not maskov.Run.open(cut).finished
     subprocess.run([*COMMAND, *f"resume {cut} --workers 1".split()], check=True, **QUIET)
     assert files(cut) == files(whole)
-
-
-@pytest.mark.slow
-def test_a_slow_worker_holds_nobody_up_but_itself(tmp_path, crews):
-    """Stopped for a while (SIGSTOP), it comes back and goes on; the others go on without it."""
-    kernel = Metropolis(Raw(), delayed=DelayedAcceptance(0))
-    maskov.sample(MODEL, kernel, out=tmp_path / "here", **SETTINGS)
-    turns: list[int] = []
-
-    class Sleepy(Watcher):
-        """Stops a worker once the four groups have begun, wakes it after another turn of others."""
-
-        def moved(self, state, epoch, passes):
-            turns.append(epoch)
-            if len(turns) == 5:
-                os.kill(_pids(crews[0])[1], signal.SIGSTOP)
-            if len(turns) == 6:
-                os.kill(_pids(crews[0])[1], signal.SIGCONT)
-
-    maskov.sample(
-        MODEL, kernel, out=tmp_path / "there", workers=Workers(2), listener=Sleepy(None),
-        **SETTINGS,
-    )  # fmt: skip
-    assert len(turns) >= 6
-    assert files(tmp_path / "there") == files(tmp_path / "here")

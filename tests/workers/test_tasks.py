@@ -3,11 +3,9 @@
 import pytest
 import torch
 
-from maskov import Gibbs, Metropolis, Norm, Raw, Schedule, Workers, resume, sample
+from maskov import Gibbs, Metropolis, Norm, Schedule, Workers, resume, sample
 from maskov.errors import InputError, Interrupted
-from maskov.models import scorer
 from maskov.runs.state import cut
-from maskov.workers import pools
 from odd_workers import files, oddly
 from small import tiny_bert
 
@@ -71,39 +69,6 @@ def test_groups_depend_on_the_model_and_not_on_the_number_of_chains():
 
 
 @pytest.mark.parametrize(
-    ("chains", "cores", "is_long", "size"),
-    [(8, 2, True, 4), (8, 4, True, 4), (64, 2, True, 32), (64, 16, True, 4), (64, 2, False, 999)],
-)
-def test_a_long_run_has_a_group_for_each_core(monkeypatch, chains, cores, is_long, size):
-    """Unless a group would have fewer than 80 tokens; a short run has full batches."""
-    monkeypatch.setattr(pools, "_cores", lambda: cores)
-    monkeypatch.setattr(pools, "_is_long", lambda *_: is_long)
-    monkeypatch.setattr(scorer.Scorer, "resident", lambda *_, lock_step: 999)
-    run = sample(MODEL, Gibbs(), Schedule(epochs=1), chains=chains, length=20, workers=0)
-    assert run.manifest.config.execution.resident == size
-
-
-@pytest.mark.parametrize("length", [5, (2, 9), 40])
-def test_chains_in_lock_step_are_enough_for_a_batch_of_some_size(monkeypatch, length):
-    """Each has one pass in a call then; for few rows a CPU mostly waits for the weights."""
-    monkeypatch.setattr(scorer, "token_budget", lambda bytes_per_token, device: 1024)
-    model, mh = tiny_bert("red green", max_position_embeddings=64), Metropolis(Raw())
-
-    def group(kernel, schedule):
-        run = sample(model, kernel, schedule, chains=2, length=length)
-        return run.manifest.config.execution.resident
-
-    rounds = group(mh, Schedule(epochs=1))
-    lock_step = group(Gibbs(), Schedule(epochs=1))
-    assert 1 <= rounds < lock_step
-    mean = 40 if length == 40 else 5
-    assert lock_step * mean >= 100
-    # Epochs that accept everything are in lock-step, and those of a burn-in with groups.
-    assert group(mh, Schedule(epochs=2, force_accept=1)) == lock_step
-    assert group(mh, Schedule(2, 1, burn_in_energy="raw(groups=2)")) == lock_step
-
-
-@pytest.mark.parametrize(
     ("settings", "said"),
     [
         ({"count": -1}, "--workers"),
@@ -130,19 +95,3 @@ def test_threads_belong_to_a_run_from_its_beginning(tmp_path, monkeypatch):
     assert asked == [7, before] * 2
     with pytest.raises(InputError, match="threads it began with"):
         resume(tmp_path / "run", MODEL, workers=Workers(threads=1))
-
-
-def test_a_kernel_of_the_users_own_is_not_sent_away():
-    class Own(Metropolis):
-        """Not ours."""
-
-    with pytest.raises(InputError, match="cannot be written to a run folder or sent to workers"):
-        sample(MODEL, Own(Raw()), workers=Workers(2), **SETTINGS)
-
-
-@pytest.mark.parametrize("words", ["--workers 2", "--workers ray", "--threads 2", "--resident 3"])
-def test_ar_has_no_chains_to_share_out(words, call, tmp_path):
-    (tmp_path / "lines").write_text("red\n")
-    ask = ("translate", tmp_path / "lines", "--method", "ar", "--pair", "de-en", *words.split())
-    code, _, err = call(*ask)
-    assert (code, "'ar'" in err) == (2, True)
