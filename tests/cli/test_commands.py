@@ -238,15 +238,15 @@ def test_energies_add_up_and_the_judge_is_the_shipped_one(rows):
     mixed = 0.5 * energy("-e raw") + 2 * energy("-e norm")
     assert energy("-e 0.5*raw+2*norm") == pytest.approx(mixed, abs=1e-4)
     named = energy("-e autoregressive(wiki-judge)")
-    assert energy("-e autoregressive -m wiki-small") == named
+    assert energy("-e autoregressive -m wiki-any") == named
     assert energy("-e autoregressive -m wiki-judge") == named
     # The two share their vocabulary, so the sum has a term for each token.
-    both = energy("-e norm+autoregressive -m wiki-small")
-    assert both == pytest.approx(named + energy("-e norm -m wiki-small"))
+    both = energy("-e norm+autoregressive -m wiki-any")
+    assert both == pytest.approx(named + energy("-e norm -m wiki-any"))
 
 
 def test_words_have_the_sum_of_their_tokens(rows, printed):
-    line = "score 'The cat sat on the mat.' -m wiki-small"
+    line = "score 'The cat sat on the mat.' -m wiki-any"
     (found,) = rows(line)
     assert found["words"] == ["The", "cat", "sat", "on", "the", "mat."]
     assert found["tokens"][-2:] == ["mat", "."]
@@ -263,7 +263,7 @@ def test_unknown_tokens_are_pointed_out(call):
     assert (code, json.loads(out)["unknown"]) == (0, 1)
     code, out, err = call(f"score 'E V Q L' {bert}")
     assert (code, err, "unknown" in json.loads(out)) == (0, "", False)
-    err = call("score -m wiki-small 'the cat' 'the ☃ ☃ sat'", *["☃ sat"] * 6)[2]
+    err = call("score -m wiki-any 'the cat' 'the ☃ ☃ sat'", *["☃ sat"] * 6)[2]
     assert err.startswith("note: line 2: 2 of 4 tokens are unknown\n")
     assert err.splitlines()[-1] == "note: 2 more lines have unknown tokens"
     assert err.count("\n") == 6
@@ -278,7 +278,7 @@ def test_the_models_are_listed(printed):
     )
     lines = printed("models").splitlines()
     named = [line.split(None, 1)[1].strip() for line in lines if "(default" in line]
-    assert named == ["wiki-judge (default judge of evaluate)", "wiki-small (default)"]
+    assert named == ["wiki-any (default)", "wiki-judge (default judge of evaluate)"]
     assert any("autoregressive: random weights" in line for line in lines)
     assert printed("--version").startswith("maskov ")
 

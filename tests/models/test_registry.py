@@ -90,7 +90,7 @@ def model():
     return maskov.load(device="cpu")
 
 
-@pytest.mark.parametrize("name", ["wiki-small", "wiki-judge"])
+@pytest.mark.parametrize("name", ["wiki-any", "wiki-judge"])
 def test_a_shipped_model_takes_at_most_24_mebibytes(name):
     files = list((shipped.ROOT / name).iterdir())
     assert sum(file.stat().st_size for file in files) <= 24 * 2**20
@@ -143,8 +143,8 @@ def test_news_and_articles_are_told_apart(model):
 
 
 def test_models_of_other_kinds_are_refused():
-    with pytest.raises(maskov.ModelError, match=r"'wiki-small' is a masked .* not a classifier"):
-        parse_energy("classifier(wiki-small, label=news)")
+    with pytest.raises(maskov.ModelError, match=r"'wiki-any' is a masked .* not a classifier"):
+        parse_energy("classifier(wiki-any, label=news)")
     with pytest.raises(maskov.ModelError, match=r"'wiki-genre' is a classifier .* not a causal"):
         parse_energy("autoregressive(wiki-genre)")
     with pytest.raises(maskov.ModelError, match=r"'wiki-genre' is a classifier .* not a masked"):

@@ -53,7 +53,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(built):
     assert names == _package() | {f"{info}/{name}" for name in about}
     for needed in (
         "maskov/py.typed",
-        "maskov/models/pretrained/wiki-small/model.safetensors",
+        "maskov/models/pretrained/wiki-any/model.safetensors",
         "maskov/models/pretrained/wiki-judge/model.safetensors",
         "maskov/models/pretrained/wiki-genre/model.safetensors",
     ):

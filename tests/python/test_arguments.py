@@ -255,9 +255,9 @@ def test_a_template_a_mask_and_a_rule_are_the_same_run():
 
 SNIPPET = """
 import maskov
-maskov.sample("wiki-small", epoch=3, chains="many")
-found = maskov.infill("wiki-small", "the [MASK]", whole_words=True)
-maskov.infill("wiki-small", "the [MASK]", chains="many")
+maskov.sample("wiki-any", epoch=3, chains="many")
+found = maskov.infill("wiki-any", "the [MASK]", whole_words=True)
+maskov.infill("wiki-any", "the [MASK]", chains="many")
 run = maskov.Run.open("run")
 reveal_type((found, found.fills(), run.plot(), run.to_arviz()))
 """

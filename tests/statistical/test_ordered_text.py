@@ -17,7 +17,7 @@ COMMON = {"length": 6, "progress": False, "workers": 0}
 
 @pytest.fixture(scope="module")
 def model():
-    return maskov.load("wiki-small", device="cpu")
+    return maskov.load("wiki-any", device="cpu")
 
 
 @pytest.fixture(scope="module")
