@@ -26,8 +26,8 @@ MOST_UNTIL_CONVERGED = 2000
 # Where nothing says how to sample: the target, the draws that are proposed, and how many of them
 # (results/default).
 _DRAWN = "temperature=0.9, rule=confident"
-DEFAULT_ENERGY = f"ordered({_DRAWN})+0.05*norm(groups=4)+0.7*repeats(within=20)"
-DEFAULT_MOVES, DEFAULT_DRAWS = f"redraw({_DRAWN})", 60
+DEFAULT_ENERGY = f"ordered({_DRAWN})+0.03*norm(groups=4)+0.35*repeats(within=20)"
+DEFAULT_MOVES, DEFAULT_DRAWS = f"redraw({_DRAWN})", 70
 # Epochs of burn-in, and the groups of positions in which it scores them, unless given: the fewest
 # passes to the energy of long runs (results/mixing).
 BURN_IN, GROUPS = 8, 4
