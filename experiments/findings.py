@@ -144,7 +144,7 @@ def _default(r: Results) -> str:
 ## Plain sentences converge, at a target close to the model's own draws
 
 By default chains propose whole sentences of the model's ordered fill at T = {best["temperature"]} and test them against that fill
-tilted by {best["tilt"]}·E_norm in groups and {best["penalty"]} for each repeated word. They accept {best["accepted"]:.0%}, so {best["passes"]:,.0f} masked passes
+tilted by {best["tilt"]}·E_norm in groups and {best["penalty"]} for each repeated word. These draws say that {best["accepted"]:.0%} are accepted, so {best["passes"]:,.0f} masked passes
 give 100 effective draws. Their text has a judge's perplexity of {best["perplexity"]:.0f} ± {best["perplexity_error"]:.0f}, held-out text {held["perplexity"]:.0f};
 {best["repeated"]:.1%} of its words stand earlier in the same sentence, of held-out text {held["repeated"]:.0%}. [The default target](default/README.md)
 """

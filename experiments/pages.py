@@ -116,6 +116,14 @@ def speed(folder: Path) -> str:
           _number(row["passes_per_sentence"]) if row.get("passes_per_sentence") else ""]
          for name, file in _METHODS.items() for row in [read(file)["rows"][name]]),
     )  # fmt: skip
+    kinds = _table(
+        ["", "passes/s", "share of the ceiling", "without the first epochs", "sentences/s"],
+        ([name, _number(row["passes_per_second"]),
+          *(f"{row[key]:.0%}" if key in row else "" for key in ("share", "steady_share")),
+          _number(row["sentences_per_second"]) if "sentences_per_second" in row else ""]
+         for file in ("rounds-h200-bfloat16", "rounds-translation-h200-tf32")
+         for name, row in read(file)["rows"].items()),
+    )  # fmt: skip
     scale = read("scale-cpu")
     speeds = {**scale["workers"]["rows"], **scale["ray"]["rows"]}
     processes = _table(
@@ -163,6 +171,14 @@ different numbers of epochs, chains accept more at first, and a span may change 
 Proteins of 120 letters: AntiBERTy, 64 chains, E_norm, one early test, one epoch from masked starts.
 
 {runs(_PROTEINS)}
+
+## Rounds
+
+What goes in rounds ([texts](rounds-h200-bfloat16.json): the same chains, wiki-any made as large as BERT-base, bfloat16;
+[translation](rounds-translation-h200-tf32.json): deroen-small, TF32, short sentences that repeat, so its speeds are not
+those of the table below). The first epochs record the rounds.
+
+{kinds}
 
 ## Scaling
 
