@@ -20,10 +20,9 @@ _NAMES = {
 }
 _PRECISIONS = {"bf16": "bfloat16", "tf32": "TF32", "fp32": "float32"}
 _MOVES = {
-    "spans of 1 to 3, burn-in with 4 groups (the default)": "moves-default-h200",
+    "spans of 1 to 3, burn-in with 4 groups (earlier versions, whose groups went in lock-step)": "moves-default-h200",
     "spans of 2 or 3": "moves-span-rounds-h200",
     "single sites": "moves-site-h200",
-    "single sites and spans, in lock-step": "moves-site-span-h200",
 }
 _PROTEINS = {"single sites": "protein-120-site-h200", "spans of 1 to 3": "protein-120-span-h200"}
 # Methods of translation, with the file that has each on the H200.
@@ -128,7 +127,11 @@ def speed(folder: Path) -> str:
     speeds = {**scale["workers"]["rows"], **scale["ray"]["rows"]}
     processes = _table(
         ["", "passes/s"],
-        ([name, _number(row["passes_per_second"])] for name, row in speeds.items()),
+        (
+            [name, _number(row["passes_per_second"])]
+            for name, row in speeds.items()
+            if "1 workers" not in name
+        ),
     )
     most = scale["load"]["runs"]["100000"]["mib_by_epoch"]
     cpu, gpu = (read(f"side-by-side-{name}") for name in ("cpu-raw", "h200"))
@@ -172,11 +175,8 @@ Proteins of 120 letters: AntiBERTy, 64 chains, E_norm, one early test, one epoch
 
 {runs(_PROTEINS)}
 
-## Rounds
-
-What goes in rounds ([texts](rounds-h200-bfloat16.json): the same chains, wiki-any made as large as BERT-base, bfloat16;
-[translation](rounds-translation-h200-tf32.json): deroen-small, TF32, short sentences that repeat, so its speeds are not
-those of the table below). The first epochs record the rounds.
+The same chains in rounds of every kind, wiki-any made as large as BERT-base ([texts](rounds-h200-bfloat16.json)), and
+deroen-small on short sentences that repeat, in TF32 ([translation](rounds-translation-h200-tf32.json)):
 
 {kinds}
 
@@ -184,11 +184,7 @@ those of the table below). The first epochs record the rounds.
 
 Share of the ceiling by the number of chains of 24 tokens (wiki-small-grown, bfloat16): {chains}.
 
-![chains](scaling-chains-h200.svg)
-
-![length, on the CPU](scaling-length-cpu.svg)
-
-![size, on the CPU](scaling-size-cpu.svg)
+![chains](scaling-chains-h200.svg) ![length, on the CPU](scaling-length-cpu.svg) ![size, on the CPU](scaling-size-cpu.svg)
 
 ## Translation
 

@@ -156,13 +156,13 @@ class TextChains(Chains):
         run = self.sample(model, context, folder, length=self.length)
         texts = [sample.text for sample in run.samples]
         result = summarize(run, self.chains, self.burn_in)
-        judged = perplexity(context.judge(), texts)
+        _, per_sentence, per_token, nll = perplexity(context.judge(), texts)
         result["values"] |= {
             name: {"value": mean.value, "standard_error": mean.standard_error, "n": len(texts)}
             for name, mean in (
-                ("perplexity", judged.per_sentence),
-                ("perplexity_per_token", judged.per_token),
-                ("nll", judged.nll),
+                ("perplexity", per_sentence),
+                ("perplexity_per_token", per_token),
+                ("nll", nll),
             )
         }
         return result | {"texts": texts[:_STORED_TEXTS]}

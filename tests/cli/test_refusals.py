@@ -47,7 +47,7 @@ FILES = {
 REFUSED = {
     "sample --epochs 2 --chains 2 --length 5 --out run": """
         --model ./nowhere                           | './nowhere'
-        --model wiki-smal                           | Did you mean 'wiki-small'?
+        --model wiki-an                             | Did you mean 'wiki-any'?
         --model tiny-translation                    | `maskov translate`
         --kernel metropolis                         | unknown kernel 'metropolis'
         --kernel gibbs --moves span                 | gibbs moves sites

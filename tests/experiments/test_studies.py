@@ -96,11 +96,14 @@ def test_the_default_target_is_weighed_and_chosen_by_its_rule():
     assert found["accepted"] == pytest.approx(2 / 3 * 3 / 4 + 1 / 3)
     assert found["perplexity"] == pytest.approx(math.exp((2 * 30 + 20) / 30))
     assert found["repeated"] == pytest.approx(2 / 30)
-    good = {"passes": 5000.0, "perplexity": 55.0, "repeated": 0.1, "penalty": 0.0}
+    held_out = {"perplexity": 50.0, "repeated": 0.06, "distinct_2": 0.9}
+    good = {"passes": 5000.0, "tilt": 0.05, "perplexity": 55.0, "repeated": 0.07, "distinct_2": 0.9}
     worse = [
-        good | {"passes": 90000.0, "repeated": 0.0},
-        good | {"perplexity": 70.0},
-        good | {"penalty": 1.0, "repeated": 0.0},
-    ]
-    assert default_target.chosen([*worse, good], 50.0) == good
-    assert default_target.chosen(worse, 50.0) is None
+        good | {"passes": 9000.0},
+        *(good | {"passes": 10.0} | one for one in (
+            {"tilt": 0.0}, {"perplexity": 61.0}, {"perplexity": 39.0}, {"repeated": 0.08},
+            {"distinct_2": 0.85},
+        )),
+    ]  # fmt: skip
+    assert default_target.chosen([*worse, good], held_out) == good
+    assert default_target.chosen(worse[1:], held_out) is None
