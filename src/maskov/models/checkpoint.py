@@ -87,7 +87,7 @@ class MaskedCheckpoint:
     def of(cls, config: dict[str, Any], weights: dict[str, Tensor]) -> MaskedCheckpoint:
         """Keep the weights that the family uses; raise one of `UNSUPPORTED` if it is not known."""
         asked = Weights(weights)
-        encoder, head = Encoder(describe(config, asked)), describe_head(config, asked)
+        encoder, head = describe(config, asked), describe_head(config, asked)
         return cls(config, asked.used, encoder, head)
 
     @classmethod
