@@ -643,5 +643,5 @@ def translate(
     from maskov.ui.terminal import progress_bar
 
     task = plan_translation(**given)
-    with progress_bar(task.method.sweeps, shown=listener is None and progress) as bar:
+    with progress_bar(task.method.settled.epochs, shown=listener is None and progress) as bar:
         return task.translations(listener or bar, stop)

@@ -27,6 +27,7 @@ import torch
 
 from maskov import api
 from maskov.arguments import arguments_of, energy_of
+from maskov.diagnostics.diagnosis import Table
 from maskov.diagnostics.populations import Estimate, PopulationSummary
 from maskov.energies import Autoregressive, Energy
 from maskov.energies.networks import Loading
@@ -141,6 +142,56 @@ class Evidence:
     texts: int
     causal: float | None = None
     causal_given_length: Estimate | None = None
+
+    def __str__(self) -> str:
+        return "\n".join([str(self.table()), *self.notes()])
+
+    def table(self) -> Table:
+        """Return the table that a reader sees: a row for each target and length."""
+        rows = []
+        for target in self.targets:
+            bound, error = ("", "") if target.exact else ("≥ ", f" ± {target.error:.3f}")
+            for number, one in enumerate(target.lengths, 1):
+                first, last = number == 1, number == len(target.lengths) and self.texts > 0
+                rows.append([
+                    target.energy if first else "",
+                    f"{target.temperature:g}" if first else "",
+                    f"{one.length}" if one.line is None else f"{one.length} (line {one.line})",
+                    "0, exactly" if target.exact else f"{one.log_z:.2f} ± {one.error:.2f}",
+                    f"{bound}{target.nats_per_token:.3f}{error}" if last else "",
+                    f"{bound}{target.bits_per_byte:.3f}" if last else "",
+                    "" if target.exact else "agree" if one.agree else "do not agree",
+                ])  # fmt: skip
+        head = ["energy", "T", "length", "log Z", "nats per token", "bits per byte", "populations"]
+        return Table("Evidence", head, rows)
+
+    def notes(self) -> list[str]:
+        """Return what to know beside the table: what to compare with, and problems."""
+        notes = []
+        if self.texts:
+            notes.append(f"uniform over all tokens: {self.uniform:.3f} nats per token")
+        if self.causal is not None and (told := self.causal_given_length):
+            notes.append(
+                f"the causal model: {self.causal:.3f} nats per token; given the length "
+                f"{told.value:.3f} ± {told.error:.3f}"
+            )
+        for target in self.targets:
+            for one in target.lengths:
+                where = f"{target.energy}, {one.length} tokens"
+                notes += [f"note: {where}: {problem}" for problem in one.problems]
+                if (bounds := one.bounds) is not None:
+                    notes.append(
+                        f"{where}: populations have log Z from {bounds.lower} to {bounds.upper}, a "
+                        f"gap of {bounds.upper.value - bounds.lower.value:.2f}, where 0 is exact; "
+                        f"those from below {'agree' if bounds.agree else 'do not agree'}"
+                    )
+            if target.best is not None and self.texts:
+                share, nats = target.best
+                notes.append(
+                    f"best product on the way from ordered to {target.energy}: share {share:.2f}, "
+                    f"{nats:.3f} nats per token"
+                )
+        return notes
 
     def to_json(self) -> str:
         """Return everything as one JSON object."""

@@ -32,7 +32,7 @@ from maskov.models.autoregressive import DEFAULT_BEAM, AutoregressiveTranslator
 from maskov.models.checkpoint import translation_folder
 from maskov.models.conditional import RULES, ConditionalModel
 from maskov.models.scorer import Scorer
-from maskov.moves import MaskedConditional, Move, Resize, Site
+from maskov.moves import MaskedConditional, Resize, Site
 from maskov.options import findable
 from maskov.plan import execute, plan
 from maskov.runs import Run, Sample
@@ -72,22 +72,35 @@ def _flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
+_FALLING = LinearSchedule(1.0, 0.02, 0.01)
+
+
 @dataclass(frozen=True)
-class _Defaults:
-    """What `mh` does where nothing else is asked for."""
+class Settled:
+    """The options of chains where none is left open; the defaults are those of the paper."""
 
-    energy: str
-    moves: str
-    delayed: str
-    start: str
-    epochs: int
-    target_temperature: LinearSchedule
-    force_accept: int
+    energy: str = "raw"
+    moves: Moves = "site"
+    delayed: str | int | Sequence[int] = "1,3,9"
+    start: str = "greedy"
+    epochs: int = 33
+    temperature: float = 0.8
+    target_temperature: float | LinearSchedule = _FALLING
+    force_accept: int = 8
+    chains: int = 1
+    lengths: str = "best"
 
 
-_PAPER = _Defaults("raw", "site", "1,3,9", "greedy", 33, LinearSchedule(1.0, 0.02, 0.01), 8)
-# The weight was chosen on held-out pairs; the rest is a first guess (experiments/LOG.md).
-SAMPLED = _Defaults(
+# Where nothing else is asked for.
+_USUAL = {
+    "greedy": Settled(start="masked", epochs=1),
+    "mask-predict": Settled(energy="norm", start="masked", epochs=10, lengths="top"),
+    "block-gibbs": Settled(moves=_BLOCKS),
+    "block-mh": Settled(moves=_BLOCKS),
+}
+# With sampled lengths, of which this chooses the first. The weight was chosen on held-out pairs;
+# the rest is a first guess (experiments/LOG.md).
+SAMPLED = Settled(
     energy="norm+0.5*predicted_length",
     moves="span:2,insert-delete:1,resize:1",
     delayed="2",
@@ -95,9 +108,10 @@ SAMPLED = _Defaults(
     epochs=12,
     target_temperature=LinearSchedule(0.5, 0.04, 0.05),
     force_accept=0,
+    lengths="searched",
 )
 # At the length of mask-predict's best candidate, or of a draft, which chains start from.
-SEARCHED = replace(SAMPLED, energy="norm", moves="span")
+SEARCHED = replace(SAMPLED, energy="norm", moves="span", lengths="best")
 # Translations to start from: those of the autoregressive model, or given ones.
 AUTOREGRESSIVE, DRAFTS = "autoregressive", "drafts"
 _STARTS = (*STARTS, AUTOREGRESSIVE, DRAFTS)
@@ -147,6 +161,8 @@ class TranslationMethod:
         unused = sorted(given - METHODS[self.name] - {"name"})
         known = {"lengths": (*RULES, "sampled"), "start": _STARTS, "pick": PICKS}
         counts = ("iterations", "length_beam", "beam", "chains", "epochs")
+        moves, _, _ = parse_moves(self.settled.moves)
+        energy = parse_energy(self.settled.energy)
         refuse(
             (
                 bool(unused),
@@ -160,12 +176,11 @@ class TranslationMethod:
                 for name, words in known.items()
             ),
             (
-                self._blocks and not all(isinstance(move, Site) for move in self._moves),
+                self.name.startswith("block-") and not all(isinstance(one, Site) for one in moves),
                 f"the method '{self.name}' moves sites: write --moves '{_BLOCKS}'.",
             ),
             (
-                self.lengths == "sampled"
-                and not any(isinstance(move, Resize) for move in self._moves),
+                self.lengths == "sampled" and not any(isinstance(one, Resize) for one in moves),
                 "--lengths sampled needs --method mh and moves that change the length: add "
                 "insert-delete or resize to --moves.",
             ),
@@ -175,7 +190,7 @@ class TranslationMethod:
                 f"{self.lengths}, or use --lengths sampled.",
             ),
             (
-                self.pick == "mbr" and self.many < 3,
+                self.pick == "mbr" and self.settled.chains < 3,
                 "--pick mbr compares chains: give --chains 3 or more.",
             ),
             *(
@@ -190,7 +205,12 @@ class TranslationMethod:
                 f"--length-power must be a number, not {self.length_power}.",
             ),
             (
-                self.pick == "lowest" and not self._has_lowest,
+                self.pick == "lowest"
+                and not (
+                    energy.needs_passes
+                    and energy.groups is None
+                    and all(isinstance(part, _COMPARING) for _, part in energy.others)
+                ),
                 "--pick lowest supports only sums of raw, norm, predicted_length and "
                 "autoregressive translation models as --energy.",
             ),
@@ -200,47 +220,23 @@ class TranslationMethod:
             self.schedule()
 
     @property
-    def _has_lowest(self) -> bool:
-        """Whether samples have the energies that `lowest` compares."""
-        energy = parse_energy(self.target)
-        others = all(isinstance(part, _COMPARING) for _, part in energy.others)
-        return others and energy.needs_passes and energy.groups is None
-
-    @property
-    def many(self) -> int:
-        """Number of chains per source."""
-        return (self.length_beam if self.name == "mask-predict" else self.chains) or 1
-
-    @property
-    def length_rule(self) -> str:
-        """The rule that chooses target lengths, or the first ones where they are sampled."""
+    def settled(self) -> Settled:
+        """What was asked of chains and, of all else, what is usual."""
+        usual = _USUAL.get(self.name, Settled())
         if self.lengths == "sampled":
-            return "searched"
-        return "top" if self.name == "mask-predict" else self.lengths or "best"
-
-    @property
-    def _usual(self) -> _Defaults:
-        """What is done where nothing else is asked for."""
-        if self.name != "mh":
-            # Forced epochs would lose what chains start from.
-            return replace(_PAPER, force_accept=0) if self.from_drafts else _PAPER
+            usual = SAMPLED
+        elif self.name == "mh" and (self.lengths == "searched" or self.from_drafts):
+            usual = SEARCHED
+        elif self.from_drafts:  # which forced epochs would lose
+            usual = replace(usual, force_accept=0)
+        asked = {option.name: getattr(self, option.name) for option in fields(Settled)}
+        asked["epochs"] = self.epochs or self.iterations
+        asked["chains"] = self.chains or self.length_beam
+        if self.from_drafts:  # which have no blanks
+            asked["start"] = "masked"
         if self.lengths == "sampled":
-            return SAMPLED
-        return SEARCHED if self.lengths == "searched" or self.from_drafts else _PAPER
-
-    @property
-    def chosen_moves(self) -> Moves:
-        """The moves; methods other than `mh` have single sites or blocks."""
-        usual = _BLOCKS if self._blocks else self._usual.moves
-        return usual if self.moves is None else self.moves
-
-    @property
-    def _blocks(self) -> bool:
-        return self.name.startswith("block-")
-
-    @property
-    def _moves(self) -> tuple[Move, ...]:
-        return parse_moves(self.chosen_moves)[0]
+            del asked["lengths"]
+        return replace(usual, **{name: it for name, it in asked.items() if it is not None})
 
     @property
     def from_drafts(self) -> bool:
@@ -252,61 +248,35 @@ class TranslationMethod:
         """Whether the autoregressive model writes translations."""
         return self.name == "ar" or self.start == AUTOREGRESSIVE
 
-    @property
-    def first_state(self) -> str:
-        """How the blanks that chains start from are filled; drafts have none."""
-        if self.name in ("greedy", "mask-predict") or self.from_drafts:
-            return "masked"
-        return self.start or self._usual.start
-
-    @property
-    def sweeps(self) -> int:
-        """Number of epochs."""
-        if self.name == "greedy":
-            return 1
-        if self.name == "mask-predict":
-            return self.iterations or 10
-        return self.epochs or self._usual.epochs
-
-    @property
-    def target(self) -> str:
-        """The energy that is sampled, or that compares chains if none is sampled."""
-        return self.energy or ("norm" if self.name == "mask-predict" else self._usual.energy)
-
-    @property
-    def compares_lengths(self) -> bool:
-        """Whether the target weighs lengths, so that it compares translations of any length."""
-        return any(isinstance(part, _COMPARING) for _, part in parse_energy(self.target).parts)
-
     def kernel(self, loading: Loading | None = None) -> Kernel:
         """Return the kernel of the method; `loading` says where its energy loads models."""
+        usual = self.settled
         if self.name in ("greedy", "mask-predict"):
-            return named_kernel("mask-predict", iterations=self.sweeps)
-        conditional = MaskedConditional(0.8 if self.temperature is None else self.temperature)
-        moves, weights, _ = parse_moves(self.chosen_moves, conditional)
+            return named_kernel("mask-predict", iterations=usual.epochs)
+        moves, weights, _ = parse_moves(usual.moves, MaskedConditional(usual.temperature))
         name = self.name.removeprefix("block-")
-        energy, early = parse_energy(self.target, loading=loading), self.delayed
+        energy, early = parse_energy(usual.energy, loading=loading), self.delayed
         # Blocks, and energies of groups, have the usual early tests.
         if early is None and self.name == "mh" and energy.needs_passes and energy.groups is None:
-            early = self._usual.delayed
+            early = usual.delayed
         if early is None:
             return named_kernel(name, energy, moves, weights)
         return named_kernel(name, energy, moves, weights, delayed=parse_delayed(early))
 
     def schedule(self) -> Schedule:
         """Return the schedule of the method."""
-        _, _, block = parse_moves(self.chosen_moves)
+        usual = self.settled
+        _, _, block = parse_moves(usual.moves)
         if "target_temperature" not in METHODS[self.name]:
-            return Schedule(epochs=self.sweeps, block=block)
-        usual, heat = self._usual, self.target_temperature
-        forced = usual.force_accept if self.force_accept is None else self.force_accept
+            return Schedule(epochs=usual.epochs, block=block)
+        heat = usual.target_temperature
         return Schedule(
-            epochs=self.sweeps,
-            target_temperature=LinearSchedule(heat, 0.0, heat)
-            if isinstance(heat, int | float)
-            else heat or usual.target_temperature,
+            epochs=usual.epochs,
+            target_temperature=heat
+            if isinstance(heat, LinearSchedule)
+            else LinearSchedule(heat, 0.0, heat),
             block=block,
-            force_accept=min(forced, self.sweeps),
+            force_accept=min(usual.force_accept, usual.epochs),
         )
 
 
@@ -571,9 +541,9 @@ def run_method(
         model=given,
         kernel=method.kernel(Loading(given.device)),
         schedule=method.schedule(),
-        chains=method.many,
-        lengths=method.length_rule,
-        start=method.first_state,
+        chains=method.settled.chains,
+        lengths=method.settled.lengths,
+        start=method.settled.start,
         texts=drafts,
         thin=1 if method.pick == "lowest" else 0,
         trace="kept",
@@ -586,7 +556,8 @@ def translations_of(
     run: Run, method: TranslationMethod, every_chain: bool = False
 ) -> list[Translation]:
     """Return the translations of a run of non-empty sources, as many of each."""
-    sources = run.manifest.inputs.sources or ()
+    sources, target = run.manifest.inputs.sources or (), method.settled.energy
+    compared = any(isinstance(part, _COMPARING) for _, part in parse_energy(target).parts)
     chains: list[list[Sample]] = [[] for _ in sources]
     for kept in run.samples:
         chains[kept.template].append(kept)
@@ -597,10 +568,8 @@ def translations_of(
         ends = [kept for kept in samples if kept.epoch == last]
         if every_chain:
             chosen = ends
-        elif method.pick == "lowest" and method.compares_lengths:
-            chosen = [lowest_target(samples)]
         elif method.pick == "lowest":
-            chosen = [lowest(samples, method.target)]
+            chosen = [lowest_target(samples) if compared else lowest(samples, target)]
         elif method.pick == "mbr":
             chosen = [least_risk(ends)]
         else:  # of mask-predict, candidates of several lengths: the most probable per token

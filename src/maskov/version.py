@@ -1,3 +1,3 @@
 """The version of the package, where any module can import it."""
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"

@@ -123,6 +123,11 @@ def test_evidence_as_a_table_json_csv_and_a_picture(call, printed, tmp_path):
     assert out.split()[:2] == ["energy", "T"]
     assert "0, exactly" in out
     assert "uniform over all tokens" in err
+    words = ["the cat sat .", "the dog sat on a mat ."]
+    told = str(maskov.evidence("untrained", words, "ordered"))
+    assert told.startswith("energy ")
+    assert "0, exactly" in told
+    assert "uniform over all tokens" in told
     assert "a gap of" in call(f"{EVIDENCE} --length 3 -e ordered --bounds")[2]
 
 

@@ -49,6 +49,8 @@ REFUSED = {
         --model ./nowhere                           | './nowhere'
         --model wiki-an                             | Did you mean 'wiki-any'?
         --model tiny-translation                    | `maskov translate`
+        --architecture masked-diffusion             | NAME(architecture=
+        --mask-token-id=5                           | NAME(mask_token_id=
         --kernel metropolis                         | unknown kernel 'metropolis'
         --kernel gibbs --moves span                 | gibbs moves sites
         --kernel gibbs --energy norm                | drop --energy

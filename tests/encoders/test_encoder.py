@@ -6,7 +6,8 @@ from torch import nn
 
 import maskov
 from encoders.tiny_encoders import CAPACITY, FAMILIES, OTHERS, build, packed, places, tokens
-from maskov.encoders import Encoder, Packed, Uniform
+from maskov.encoders import Packed, Uniform
+from maskov.encoders.families import encoder_of
 from small import tiny_bert
 
 LENGTHS = [3, 9, 0, 14, 1, 0, 24, 2]
@@ -19,7 +20,7 @@ def _own(network, ids):
 @pytest.fixture(scope="module", params=FAMILIES)
 def pair(request):
     network = build(request.param)
-    encoder = Encoder.of(network)
+    encoder = encoder_of(network)
     assert encoder is not None
     return network, encoder
 
@@ -111,7 +112,7 @@ VARIANTS = [
 @pytest.mark.parametrize(("family", "changes"), VARIANTS, ids=str)
 def test_other_settings_are_the_family_s_own(family, changes):
     network = build(family, **changes)
-    encoder = Encoder.of(network)
+    encoder = encoder_of(network)
     assert encoder is not None
     ids = tokens(20)
     ours = encoder(ids, torch.arange(20), Uniform(1, 20), torch.tensor([11]))
@@ -171,7 +172,7 @@ UNKNOWN = {
 
 def _encoder(network):
     """Return our encoder of a network, if it is used."""
-    if Encoder.of(network) is None:
+    if encoder_of(network) is None:
         return None
     return maskov.HuggingFaceModel(network, TOKENIZER, "tiny").encoder
 

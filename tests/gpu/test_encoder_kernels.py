@@ -10,8 +10,9 @@ import torch
 
 import maskov.encoders.encoder as operations
 from encoders.tiny_encoders import FAMILIES, build, packed, places
-from maskov.encoders import Encoder, Memory, Packed, Reading, Uniform, torch_operations
+from maskov.encoders import Memory, Packed, Reading, Uniform, torch_operations
 from maskov.encoders.blocks import Affine, Block, Embedding, FeedForward, LayerNorm, Rotary
+from maskov.encoders.families import encoder_of
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cpu" if INTERPRETED else "cuda"
@@ -45,7 +46,7 @@ def _noise(*shape, dtype=torch.float32, seed=0):
 def _block(width, dim, window=None, rotary=False):
     empty = Affine(torch.empty(3 * width, 1), None)
     norm = LayerNorm(torch.empty(1), None, 1e-5)
-    feed = FeedForward(empty, empty, False, None)
+    feed = FeedForward(empty, empty)
     angle = torch.arange(256)[:, None] * torch.logspace(0, -3, dim // 2)
     table = Rotary(angle.cos().to(DEVICE), angle.sin().to(DEVICE)) if rotary else None
     return Block(empty, empty, norm, feed, norm, table, window)
@@ -216,7 +217,7 @@ def test_embedding(placed, dtype):
 @pytest.mark.parametrize("width", [48, 1088])
 def test_activations(gated, width, dtype):
     nothing = Affine(torch.empty(1, 1), None)
-    feed = FeedForward(nothing, nothing, gated, None)
+    feed = FeedForward(nothing, nothing, gated)
     inner = 2 * _noise(11, 2 * width, dtype=dtype)
     _close(
         fused.activate(inner.clone(), feed), torch_operations.activate(inner.double(), feed), dtype
@@ -229,7 +230,7 @@ def test_whole_encoder(family, monkeypatch):
     if INTERPRETED:
         monkeypatch.setattr(operations, "_fused", lambda: fused)
         monkeypatch.setattr("maskov.encoders.encoder.operations", lambda weight: fused)
-    encoder = Encoder.of(network)
+    encoder = encoder_of(network)
     assert encoder is not None
     assert operations.operations(network.base_model.get_input_embeddings().weight) is (
         torch_operations if INTERPRETED else fused
@@ -254,7 +255,7 @@ def test_whole_encoder(family, monkeypatch):
 @pytest.mark.parametrize("dtype", [*DTYPES, torch.float64], ids=str)
 @pytest.mark.parametrize("family", ["bert", "modernbert"])
 def test_graph_is_captured_and_replayed_with_other_contents(family, dtype):
-    encoder = Encoder.of(build(family, torch.float32).to(DEVICE)).to(dtype)
+    encoder = encoder_of(build(family, torch.float32).to(DEVICE)).to(dtype)
     room = 40
     ids = torch.zeros(room, dtype=torch.long, device=DEVICE)
     position, starts = torch.zeros_like(ids), torch.zeros(6, dtype=torch.int32, device=DEVICE)

@@ -216,6 +216,12 @@ def _timed(folder):
     return {"name": where, "trust_remote_code": True, "architecture": "masked-diffusion"}
 
 
+def _not_bidirectional(folder):
+    where, _ = folder()
+    (where / "config.json").write_text('{"model_type": "gpt2"}')
+    return {"name": where, "architecture": "masked-diffusion"}
+
+
 def _memory(network, **options):
     return lambda folder: {"name": network, "tokenizer": tiny_bert().tokenizer} | options
 
@@ -231,6 +237,7 @@ def _memory(network, **options):
         (_memory(tiny_bert().network, tokenizer=None), "needs its tokenizer"),
         (_memory(tiny_bert().network, mask_token_id=2**30), "mask token 1073741824"),
         (_memory(tiny_bert().network, mask_token_id=99), "only 9 rows"),
+        (_not_bidirectional, "maskov.load.network, tokenizer"),
         (_memory(len), "load takes a name"),
         (lambda folder: {"name": "untrained", "shift_logits": True}, "drop the tokenizer"),
         (lambda folder: {"architecture": "diffusion"}, "unknown architecture"),

@@ -128,8 +128,8 @@ def test_coarse_passes_keep_the_head_and_shift_energies_a_little():
     model = conditional(dtype=torch.float32)
     coarse = model.in_precision("bfloat16")
     assert (coarse.exact, coarse.precision) == (model, "bfloat16")
-    assert coarse.encoder.network.embedding.tokens.dtype == torch.bfloat16
-    assert model.encoder.network.embedding.tokens.dtype == torch.float32
+    assert coarse.encoder.embedding.tokens.dtype == torch.bfloat16
+    assert model.encoder.embedding.tokens.dtype == torch.float32
     tokens, lengths, place, source = passes()
     given, rounded = model.given(SOURCES), coarse.given(SOURCES)
     # The sources are read exactly, whichever of the two reads them.

@@ -37,9 +37,8 @@ VALUES = {
 def test_an_option_changes_a_method_that_takes_it_and_is_refused_by_others(name):
     def parts(**options):
         method = TranslationMethod(name, **options)
-        chosen = (
-            method.many, method.length_rule, method.sweeps, method.pick, method.first_state
-        )  # fmt: skip
+        usual = method.settled
+        chosen = (usual.chains, usual.lengths, usual.start, method.pick)
         if name == "ar":
             return (*chosen, method.beam, method.length_power)
         return (*chosen, method.kernel(), method.schedule())
@@ -118,7 +117,7 @@ def test_a_length_beam_takes_the_candidate_of_lowest_energy_a_token():
         TranslationMethod("block-mh", epochs=3),
         TranslationMethod("ar"),
     ],
-    ids=lambda method: f"{method.name} {method.target}",
+    ids=lambda method: f"{method.name} {method.settled.energy}",
 )
 def test_energies_are_those_of_plain_passes(kind, method):
     model = KINDS[kind]
@@ -193,15 +192,15 @@ SAMPLING = replace(FIXED, lengths="sampled", pick="lowest")
 def test_chains_start_from_their_drafts(method):
     run = run_method(GIVEN, method, DRAFTS, seed=2)
     replayer = Replayer(run, GIVEN)
-    for chain in range(method.many * len(DRAFTS)):
+    for chain in range(method.settled.chains * len(DRAFTS)):
         first = replayer.epoch(chain, 0)
-        assert first.before == GIVEN.encode(DRAFTS[chain // method.many])
+        assert first.before == GIVEN.encode(DRAFTS[chain // method.settled.chains])
         assert first.agrees
     inputs = run.manifest.inputs
     assert inputs.texts == tuple(DRAFTS)
     other = run_method(GIVEN, method, DRAFTS[::-1], seed=2)
     assert run.manifest.signature != other.manifest.signature
-    assert inputs.chosen == tuple((len(draft.split()),) * method.many for draft in DRAFTS)
+    assert inputs.chosen == tuple((len(draft.split()),) * method.settled.chains for draft in DRAFTS)
 
 
 def test_the_autoregressive_model_writes_the_drafts():

@@ -168,8 +168,10 @@ def test_code_that_comes_with_a_model_is_not_run_unasked(served, tmp_path):
     file.write_text(json.dumps(manifest))
     client = served([tmp_path / "theirs"])
     run = ids(client)["theirs"]
-    assert "--trust-remote-code" in client.get(f"/api/runs/{run}").json()["why_not_played"]
-    assert "--trust-remote-code" in client.get(f"/api/runs/{run}/chains/0").json()["detail"]
+    assert client.get(f"/api/runs/{run}").status_code == 200
+    refused = client.get(f"/api/runs/{run}/chains/0")
+    assert refused.status_code == 422
+    assert "--trust-remote-code" in refused.json()["detail"]
 
 
 def test_pages_ask_for_nothing_but_what_is_served_and_run_no_markup(client):
@@ -189,7 +191,7 @@ def test_pages_ask_for_nothing_but_what_is_served_and_run_no_markup(client):
 
 
 def test_every_response_carries_the_headers(client):
-    paths = ("/", "/api/runs", "/nothing", "/api/runs/x", "/views.css", "/api/live?after=x")
+    paths = ("/", "/api/runs", "/nothing", "/api/runs/x", "/views.css", "/report")
     for path in paths:
         headers = client.get(path).headers
         for name, value in viewer.HEADERS.items():
@@ -234,10 +236,9 @@ def test_a_run_is_started_watched_and_afterwards_a_run_like_any_other(client, tm
     text = {"text": "the river is long", "freeze": "river, long", "name": "Rivers"}
     started = post(client, "/api/live", SMALL | text)
     assert started.status_code == 200
-    versions, words = set(), set()
+    words = set()
     while True:
         seen = client.get("/api/live").json()
-        versions.add(seen["version"])
         words.update(" ".join(chain["words"]) for chain in seen["chains"])
         if not seen["running"]:
             break
@@ -246,7 +247,6 @@ def test_a_run_is_started_watched_and_afterwards_a_run_like_any_other(client, tm
     assert any("never trained" in note for note in seen["notes"])
     assert seen["epoch"] == 4
     assert len(seen["energy_raw"]) == len(seen["energy_norm"]) == 4
-    assert client.get(f"/api/live?after={seen['version']}").json() == {"version": seen["version"]}
     run = Run.open(tmp_path / "made" / seen["name"])
     assert run.finished
     assert (run.manifest.config.seed, run.manifest.name) == (1, "Rivers")

@@ -147,7 +147,7 @@ class Experiment:
             samples[one.template].append(one)
         seconds = time.monotonic() - start
         searched = 0
-        if method.length_rule == "searched" and drafts is None:
+        if method.settled.lengths == "searched" and drafts is None:
             tried = choose_lengths(self.given, "top", 5, 0)
             searched = sum(10 * len(lengths) + sum(lengths) for lengths in tried)
         return samples, seconds, noted.passes + searched
@@ -209,7 +209,7 @@ def row_of(
         twin = {"autoregressive": float(np.mean(scores))}
     return {
         "method": method,
-        "target": None if system.method.name != "mh" else system.method.target,
+        "target": None if system.method.name != "mh" else system.method.settled.energy,
         "select": system.select,
         **asdict(compare(texts, refs)),
         "energy_norm": float(np.mean(outcome.norm)),

@@ -31,6 +31,7 @@ import typer
 from rich.table import Table
 from typer.core import TyperCommand, TyperGroup
 
+from maskov.config import ModelSource
 from maskov.errors import InputError, Interrupted
 from maskov.options import Opt, hints_of
 from maskov.ui.escaping import PrintableConsole, json_printable, printable
@@ -139,6 +140,16 @@ class _FlagsWithoutValues:
 
 class Command(_FlagsWithoutValues, TyperCommand):
     """A command of maskov."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the options; tell where an argument of the model goes that is given as one."""
+        options = {name for parameter in self.params for name in parameter.opts}
+        unknown = {word.partition("=")[0] for word in args} - options
+        for name in ModelSource.__dataclass_fields__:
+            option = "--" + name.replace("_", "-")
+            if "--model" in options and option in unknown:
+                raise InputError(f"{option} goes with the model: --model 'NAME({name}=...)'.")
+        return super().parse_args(ctx, args)
 
 
 class CommandGroup(_FlagsWithoutValues, TyperGroup):

@@ -32,7 +32,6 @@ from maskov.shipped import default_judge
 from maskov.ui.escaping import printable
 
 if TYPE_CHECKING:
-    from maskov.likelihood import Evidence
     from maskov.ratings import Mean, Ratings
 
 # Lines with unknown tokens that are pointed out one by one.
@@ -250,49 +249,10 @@ def evidence(
     elif csv:
         print(found.to_csv(), end="")
     else:
-        _print_evidence(found)
-
-
-def _print_evidence(found: Evidence) -> None:
-    head = ("energy", "T", "length", "log Z", "nats per token", "bits per byte", "populations")
-    rows, notes = [], []
-    for target in found.targets:
-        bound, error = ("", "") if target.exact else ("≥ ", f" ± {target.error:.3f}")
-        for number, one in enumerate(target.lengths, 1):
-            first, last = number == 1, number == len(target.lengths) and found.texts > 0
-            rows.append((
-                target.energy if first else "",
-                f"{target.temperature:g}" if first else "",
-                f"{one.length}" if one.line is None else f"{one.length} (line {one.line})",
-                "0, exactly" if target.exact else f"{one.log_z:.2f} ± {one.error:.2f}",
-                f"{bound}{target.nats_per_token:.3f}{error}" if last else "",
-                f"{bound}{target.bits_per_byte:.3f}" if last else "",
-                "" if target.exact else "agree" if one.agree else "do not agree",
-            ))  # fmt: skip
-            notes += [f"note: {target.energy}, {one.length} tokens: {it}" for it in one.problems]
-            if (found_bounds := one.bounds) is not None:
-                lower, upper = found_bounds.lower, found_bounds.upper
-                notes.append(
-                    f"{target.energy}, {one.length} tokens: populations have log Z from {lower} to "
-                    f"{upper}, a gap of {upper.value - lower.value:.2f}, where 0 is exact; those "
-                    f"from below {'agree' if found_bounds.agree else 'do not agree'}"
-                )
-        if target.best is not None and found.texts:
-            share, nats = target.best
-            notes.append(
-                f"best product on the way from ordered to {target.energy}: share {share:.2f}, "
-                f"{nats:.3f} nats per token"
-            )
-    print_rows(head, rows, words=("energy", "populations"))
-    if found.texts:
-        say(f"uniform over all tokens: {found.uniform:.3f} nats per token")
-    if found.causal is not None and (told := found.causal_given_length):
-        say(
-            f"the causal model: {found.causal:.3f} nats per token; given the length "
-            f"{told.value:.3f} ± {told.error:.3f}"
-        )
-    for note in notes:
-        say(note)
+        table = found.table()
+        print_rows(table.head, table.rows, words=("energy", "populations"))
+        for note in found.notes():
+            say(note)
 
 
 rate = typer.Typer(

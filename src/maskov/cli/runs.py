@@ -131,7 +131,7 @@ def translate(given: dict[str, Any], json: Json = False, quiet: Quiet = False) -
     task = plan_translation(**given)
     out, method = given.get("out"), task.method
     unseen = quiet or method.name == "ar"
-    with _watched(task.model, method.sweeps, unseen, out, f"maskov resume {out}") as watch:
+    with _watched(task.model, method.settled.epochs, unseen, out, f"maskov resume {out}") as watch:
         translations = task.translations(*watch)
     print_json(one.to_json() if json else one.text for one in translations)
 

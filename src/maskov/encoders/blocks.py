@@ -97,13 +97,13 @@ class Rotary:
 class FeedForward:
     """Two products with an activation between them; if `gated`, it is multiplied by a second half.
 
-    `activation` is None for the exact GELU, which has its own kernels, else the family's function.
+    The exact GELU, `F.gelu` itself, has its own kernels.
     """
 
     inner: Affine
     outer: Affine
-    gated: bool
-    activation: Activation | None
+    gated: bool = False
+    activation: Activation = F.gelu
 
 
 @dataclass(frozen=True)
@@ -138,27 +138,6 @@ class Block:
     def width(self) -> int:
         """Width of queries, keys and values over all heads."""
         return self.qkv.weight.shape[0] // 3
-
-
-@dataclass(frozen=True)
-class EncoderNetwork:
-    """A whole encoder, or a decoder without a causal mask."""
-
-    embedding: Embedding
-    # The norm before the first block, if any.
-    first: LayerNorm | None
-    blocks: tuple[Block, ...]
-    heads: int
-    # Whether the stream is the sum (pre-norm) or the normalised sum (post-norm).
-    keeps_sum: bool
-
-    @property
-    def limit(self) -> int:
-        """Maximum number of tokens in a sequence."""
-        tables = [block.rotary.cos for block in self.blocks if block.rotary is not None]
-        if self.embedding.places is not None:
-            tables.append(self.embedding.places)
-        return min(len(table) for table in tables)
 
 
 def cast(part: Part, dtype: torch.dtype) -> Part:

@@ -20,28 +20,24 @@ from maskov.encoders.blocks import (
     Affine,
     Block,
     Embedding,
-    EncoderNetwork,
     FeedForward,
     LayerNorm,
     LMHead,
     Rotary,
 )
+from maskov.encoders.encoder import Encoder
 from maskov.types import Tensor
 
 Config = Mapping[str, Any]
 
 
-class UnsupportedError(Exception):
-    """The network has a part that is not described here."""
+# What a part that is not described here raises, and incomplete and odd settings do.
+UNSUPPORTED = (AttributeError, TypeError, ValueError, LookupError)
 
 
 def _refuse(wrong: object, what: str) -> None:
     if wrong:
-        raise UnsupportedError(what)
-
-
-# What incomplete and odd settings raise.
-UNSUPPORTED = (UnsupportedError, AttributeError, TypeError, ValueError, KeyError, IndexError)
+        raise ValueError(what)
 
 
 class Weights:
@@ -55,7 +51,7 @@ class Weights:
         """Return a weight, which must have this shape."""
         value = self._named.get(name)
         if value is None or tuple(value.shape) != shape:
-            raise UnsupportedError(f"no {name} of shape {shape}")
+            raise ValueError(f"no {name} of shape {shape}")
         self.used[name] = value
         return value
 
@@ -74,19 +70,12 @@ class Weights:
 
 
 # What config.json calls the exact GELU, and other activations.
-_GELU = ("gelu", "gelu_python")
 _ACTIVATIONS: dict[str, Activation] = {
-    **dict.fromkeys(_GELU, F.gelu),
+    **dict.fromkeys(("gelu", "gelu_python"), F.gelu),
     **dict.fromkeys(("gelu_new", "gelu_pytorch_tanh"), partial(F.gelu, approximate="tanh")),
     **dict.fromkeys(("silu", "swish"), F.silu),
     "relu": F.relu,
 }
-
-
-def _feed(inner: Affine, outer: Affine, gated: bool, activation: str) -> FeedForward:
-    other = _ACTIVATIONS[activation]
-    # The exact GELU has its own kernels.
-    return FeedForward(inner, outer, gated, None if activation in _GELU else other)
 
 
 # Where layers have queries, keys, values, their output and its norm, the two products of the
@@ -212,7 +201,21 @@ def describe_head(config: Config, weights: Weights) -> LMHead:
     )
 
 
-def describe(config: Config, weights: Weights) -> EncoderNetwork:
+def encoder_of(network: Any) -> Encoder | None:
+    """Return the encoder of a Hugging Face masked LM, or None if its parts are not known.
+
+    Whether it computes the same must be tried: third-party code may use a known family name for a
+    different network.
+    """
+    try:
+        if network.training or not is_ordinary(network.base_model):
+            return None
+        return describe(network.config.to_dict(), Weights(network.state_dict()))
+    except UNSUPPORTED:
+        return None
+
+
+def describe(config: Config, weights: Weights) -> Encoder:
     """Return the encoder of a masked LM, or raise one of `UNSUPPORTED`."""
     _refuse(config.get("is_decoder") or config.get("add_cross_attention"), "a decoder")
     _refuse(config.get("position_embedding_type") not in (None, "absolute"), "relative positions")
@@ -225,7 +228,7 @@ def describe(config: Config, weights: Weights) -> EncoderNetwork:
     return described
 
 
-def _post_norm(config: Config, weights: Weights) -> EncoderNetwork:
+def _post_norm(config: Config, weights: Weights) -> Encoder:
     """Describe BERT and its variants, whose norms follow each sum."""
     family = FAMILIES[config["model_type"]]
     _refuse(not family.layer, "other layers")
@@ -247,14 +250,14 @@ def _post_norm(config: Config, weights: Weights) -> EncoderNetwork:
                 weights.affine(projections, width),
                 weights.affine({out: width}, width),
                 weights.norm(after_attention, width, eps),
-                _feed(*products, False, activation),
+                FeedForward(*products, False, _ACTIVATIONS[activation]),
                 weights.norm(after_feed, width, eps),
             )
         )
-    return EncoderNetwork(embedding, None, tuple(blocks), heads, False)
+    return Encoder(embedding, None, tuple(blocks), heads, False)
 
 
-def _modernbert(config: Config, weights: Weights) -> EncoderNetwork:
+def _modernbert(config: Config, weights: Weights) -> Encoder:
     width, inside = config["hidden_size"], config["intermediate_size"]
     kinds, eps, bias = config["layer_types"], config["norm_eps"], config["norm_bias"]
     _refuse(len(kinds) != config["num_hidden_layers"], "layers of no kind")
@@ -268,11 +271,11 @@ def _modernbert(config: Config, weights: Weights) -> EncoderNetwork:
             weights.affine({f"{layer}.attn.Wqkv": 3 * width}, width, config["attention_bias"]),
             weights.affine({f"{layer}.attn.Wo": width}, width, config["attention_bias"]),
             weights.norm(f"{layer}.mlp_norm", width, eps, bias),
-            _feed(
+            FeedForward(
                 weights.affine({f"{layer}.mlp.Wi": 2 * inside}, width, config["mlp_bias"]),
                 weights.affine({f"{layer}.mlp.Wo": width}, inside, config["mlp_bias"]),
                 True,
-                config["hidden_activation"],
+                _ACTIVATIONS[config["hidden_activation"]],
             ),
             weights.norm(following, width, eps, bias),
             rotary[kind],
@@ -282,7 +285,7 @@ def _modernbert(config: Config, weights: Weights) -> EncoderNetwork:
         for layer, following, kind in zip(layers, after, kinds, strict=True)
     ]
     embedding = Embedding(tokens, None, weights.norm("model.embeddings.norm", width, eps, bias))
-    return EncoderNetwork(embedding, None, tuple(blocks), config["num_attention_heads"], True)
+    return Encoder(embedding, None, tuple(blocks), config["num_attention_heads"], True)
 
 
 def _learned(config: Config, weights: Weights) -> Embedding:

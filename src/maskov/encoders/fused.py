@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 
 from maskov.encoders import torch_operations, triton_kernels as kernels
 from maskov.encoders.blocks import (
@@ -219,7 +220,7 @@ def join(
 
 def activate(inner: Float[Tensor, "rows inner"], feed: FeedForward) -> Float[Tensor, "rows outer"]:
     """Apply the activation, and the gate if any. May overwrite `inner`."""
-    if feed.activation is not None:
+    if feed.activation is not F.gelu:
         return torch_operations.activate(inner, feed)
     rows, width = inner.shape[0], inner.shape[1] // (2 if feed.gated else 1)
     grid = (-(-rows * width // _ELEMENTS),)

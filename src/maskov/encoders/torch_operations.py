@@ -166,9 +166,9 @@ def join(
 def activate(inner: Float[Tensor, "rows inner"], feed: FeedForward) -> Float[Tensor, "rows outer"]:
     """Apply the activation, and the gate if any. May overwrite `inner`."""
     if not feed.gated:
-        return torch.ops.aten.gelu_(inner) if feed.activation is None else feed.activation(inner)
+        return torch.ops.aten.gelu_(inner) if feed.activation is F.gelu else feed.activation(inner)
     left, gate = inner.chunk(2, dim=-1)
-    out = F.gelu(left) if feed.activation is None else feed.activation(left)
+    out = feed.activation(left)
     return out * gate if out is left else out.mul_(gate)
 
 

@@ -56,8 +56,14 @@ _REASONS = {
     "ignore_mismatched_sizes": "the model '{name}' is damaged: its weights do not fit its "
     "config.json.",
     "Unrecognized configuration class": "'{name}' is not a {what}: transformers has no such class "
-    "for it; give a checkpoint of one. A masked diffusion model loads with --model "
-    "'NAME(architecture=masked-diffusion)'.",
+    "for it; give a checkpoint of one.{instead}",
+}
+# What works of other classes than the one named.
+_INSTEAD = {
+    "masked language model": " A masked diffusion model with code of its own loads with --model "
+    "'NAME(architecture=masked-diffusion)', a network that you have built with "
+    "maskov.load(network, tokenizer=tokenizer); a causal model scores texts as --energy "
+    "'autoregressive(NAME)'."
 }
 # Configuration entries that do not affect the network's shape.
 _NOT_SHAPE = {"_name_or_path", "transformers_version", "architectures", "dtype"}
@@ -81,7 +87,7 @@ class MaskedCheckpoint:
     def of(cls, config: dict[str, Any], weights: dict[str, Tensor]) -> MaskedCheckpoint:
         """Keep the weights that the family uses; raise one of `UNSUPPORTED` if it is not known."""
         asked = Weights(weights)
-        encoder, head = Encoder(describe(config, asked)), describe_head(config, asked)
+        encoder, head = describe(config, asked), describe_head(config, asked)
         return cls(config, asked.used, encoder, head)
 
     @classmethod
@@ -316,7 +322,7 @@ def _why(name: str, what: str, error: Exception) -> str:
     text = str(error).strip() or type(error).__name__
     for sign, reason in _REASONS.items():
         if sign in text:
-            return reason.format(name=name, what=what)
+            return reason.format(name=name, what=what, instead=_INSTEAD.get(what, ""))
     if not Path(name).exists() and isinstance(error, OSError):
         return (
             f"no {what} '{name}': there is no such folder, and the hub could not be reached or "

@@ -18,8 +18,8 @@ import torch
 from torch import nn
 
 from maskov.config import ModelSource
-from maskov.encoders import Encoder, LMHead
-from maskov.encoders.families import UNSUPPORTED, Weights, describe_head
+from maskov.encoders import LMHead
+from maskov.encoders.families import UNSUPPORTED, Weights, describe_head, encoder_of
 from maskov.errors import InputError, ModelError, refuse
 from maskov.models.base import Queries, coarse
 from maskov.models.checkpoint import (
@@ -143,8 +143,8 @@ class HuggingFaceModel(PackedModel):
 
         Third-party code may use a known family name for a different network.
         """
-        encoder = Encoder.of(network)
-        blocks = () if encoder is None else encoder.network.blocks
+        encoder = encoder_of(network)
+        blocks = () if encoder is None else encoder.blocks
         # One sequence is longer than every window, unless that would take too long.
         windows = [block.window for block in blocks if block.window and block.window < _LONGEST]
         longest = max([9, *(window + 4 for window in windows)])

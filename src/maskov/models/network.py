@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from maskov.encoders import Encoder
-from maskov.encoders.blocks import Block, CrossAttention, Embedding, EncoderNetwork, FeedForward
+from maskov.encoders.blocks import Block, CrossAttention, Embedding, FeedForward
 from maskov.encoders.families import Weights
 from maskov.errors import ModelError
 from maskov.models.checkpoint import ARCHITECTURE, check_files, load_tokenizer, read_config
@@ -313,8 +313,6 @@ def decoder_of(network: TranslationNetwork) -> Encoder:
             FeedForward(
                 weights.affine({f"{layer}.widen": shape.inner}, width),
                 weights.affine({f"{layer}.narrow": width}, shape.inner),
-                gated=False,
-                activation=None,
             ),
             after[3 * number + 2],
             cross=CrossAttention(
@@ -332,7 +330,7 @@ def decoder_of(network: TranslationNetwork) -> Encoder:
         None,
     )
     start = None if first is None else weights.norm(first, width, eps)
-    return Encoder(EncoderNetwork(embedding, start, blocks, shape.heads, shape.norm_first))
+    return Encoder(embedding, start, blocks, shape.heads, shape.norm_first)
 
 
 def load_translation(

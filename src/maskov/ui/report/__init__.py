@@ -9,8 +9,8 @@ import json
 import math
 import re
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, is_dataclass
+from collections.abc import Sequence
+from dataclasses import asdict
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
@@ -67,23 +67,18 @@ def to_json(report: Any) -> str:
     return json.dumps(json_safe(report), ensure_ascii=False, allow_nan=False, indent=1) + "\n"
 
 
-def json_safe(value: Any, digits: int | None = None, infinities: bool = False) -> Any:
+def json_safe(value: Any, digits: int = 17, infinities: bool = False) -> Any:
     """Return dicts, lists and numbers; floats rounded to `digits`, NaN and infinities as None.
 
     With `infinities`, these are the strings "inf" and "-inf". They matter where steps are shown:
     one whose reverse is impossible is rejected because its log q is −inf.
     """
-    if is_dataclass(value) and not isinstance(value, type):
-        value = asdict(value)
-    if isinstance(value, Mapping):
-        return {str(name): json_safe(part, digits, infinities) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [json_safe(part, digits, infinities) for part in value]
-    if not isinstance(value, float):
-        return value
-    if not math.isfinite(value):
-        return str(value) if infinities and not math.isnan(value) else None
-    return value if digits is None else float(f"{value:.{digits}g}")
+    named = {"Infinity": "inf", "-Infinity": "-inf"} if infinities else {}
+    return json.loads(
+        json.dumps(value, default=asdict),
+        parse_float=lambda text: float(f"{float(text):.{digits}g}"),
+        parse_constant=named.get,
+    )
 
 
 def with_error(number: Data) -> str:

@@ -287,12 +287,9 @@ def histogram(groups: Sequence[Values]) -> Data | None:
     if not pooled.size:
         return None
     low, high = float(pooled.min()), float(pooled.max())
-    if high - low <= 1e-9 * max(abs(low), abs(high), 1.0):
+    if math.isclose(low, high, abs_tol=1e-9):
         low, high = low - 0.5, high + 0.5
-    # The Freedman-Diaconis rule, within limits.
-    quarter, three = np.quantile(pooled, (0.25, 0.75))
-    step = 2 * (three - quarter) / pooled.size ** (1 / 3)
-    bins = int(np.clip((high - low) / step, _FEWEST_BINS, _MOST_BINS)) if step else _FEWEST_BINS
+    bins = np.clip(round(2 * pooled.size ** (1 / 3)), _FEWEST_BINS, _MOST_BINS)  # Rice's rule
     edges = np.linspace(low, high, bins + 1)
     counts = [np.histogram(values, edges)[0] / max(values.size, 1) for values in finite]
     return {"edges": edges.tolist(), "shares": [shares.tolist() for shares in counts]}
@@ -492,7 +489,7 @@ def similar_groups(samples: Sequence[Sample]) -> list[int]:
 
     A chain that moves slowly repeats itself.
     """
-    leaders: dict[int, list[tuple[int, Sequence[int]]]] = defaultdict(list)
+    leaders: dict[int, list[tuple[int, list[int]]]] = defaultdict(list)
     numbers, fresh = list[int](), count()
     for sample in samples:
         known = leaders[sample.chain]
@@ -505,7 +502,7 @@ def similar_groups(samples: Sequence[Sample]) -> list[int]:
     return numbers
 
 
-def are_similar(one: Sequence[int], other: Sequence[int]) -> bool:
+def are_similar(one: list[int], other: list[int]) -> bool:
     """Whether at most a quarter of the tokens differ.
 
     Of sequences of other lengths, the tokens between the first and the last difference count.
@@ -519,7 +516,7 @@ def are_similar(one: Sequence[int], other: Sequence[int]) -> bool:
     return differing <= longest // _ONE_IN
 
 
-def _shared(one: Sequence[int], other: Sequence[int]) -> int:
+def _shared(one: list[int], other: list[int]) -> int:
     """Return how many tokens two sequences begin with alike."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
@@ -571,7 +568,8 @@ def _family(name: str, parent: str, samples: list[Sample]) -> dict[str, Any]:
     """
     table = np.array([[letter(token)[:1] or "?" for token in one.tokens] for one in samples])
     counts = [len(sample.mutations or ()) for sample in samples]
-    seen = Counter(mutation for sample in samples for mutation in sample.mutations or ())
+    # Sorted, so that equally frequent ones are in the order of their names.
+    seen = Counter(sorted(one for sample in samples for one in sample.mutations or ()))
     chosen = table[spaced(len(table), MOST_COMPARED)]
     between = [
         int(apart) for at in range(1, len(chosen)) for apart in (chosen[:at] != chosen[at]).sum(1)
@@ -581,9 +579,9 @@ def _family(name: str, parent: str, samples: list[Sample]) -> dict[str, Any]:
         "name": name,
         "parent": parent,
         "samples": len(samples),
-        "columns": [_column(Counter(column.tolist()), kinds) for column in table.T],
+        "columns": [_column(Counter(sorted(column.tolist())), kinds) for column in table.T],
         "changed": (table != np.array(list(parent))).mean(0).tolist(),
-        "frequent": [(one, found / len(samples)) for one, found in _ordered(seen)[:MOST_LISTED]],
+        "frequent": [(one, count / len(samples)) for one, count in seen.most_common(MOST_LISTED)],
         "mean_mutations": float(np.mean(counts)),
         "mean_distance": float(np.mean(between)) if between else None,
         "distances": _shares(between),
@@ -597,14 +595,10 @@ def _column(counts: Counter[str], kinds: int) -> dict[str, Any]:
 
     `bits` is what the position is known by: log2 of the letters seen anywhere less the entropy.
     """
-    shares = {name: found / counts.total() for name, found in _ordered(counts)}
+    shares = {name: found / counts.total() for name, found in counts.most_common()}
     entropy = -sum(share * math.log2(share) for share in shares.values())
     bits = math.log2(kinds) - entropy
     return {"letters": list(shares), "shares": list(shares.values()), "bits": bits}
-
-
-def _ordered(seen: Counter[str]) -> list[tuple[str, int]]:
-    return sorted(seen.items(), key=lambda item: (-item[1], item[0]))
 
 
 def _shares(counts: Sequence[int]) -> list[float]:

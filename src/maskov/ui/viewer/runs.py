@@ -16,7 +16,7 @@ from maskov.errors import InputError, MaskovError, refuse
 from maskov.models.base import MaskedModel
 from maskov.replay import Replayer, why_not
 from maskov.runs import Run
-from maskov.runs.manifest import load_model, own_parts
+from maskov.runs.manifest import load_model
 from maskov.ui.detokenise import changed_parts, spelled
 from maskov.ui.report import PAGE_DIGITS, build, json_safe, with_error
 
@@ -119,8 +119,8 @@ def verdict(path: Path, stamp: Stamp) -> dict[str, Any]:
     return Run.open(path).diagnose().verdict.to_dict()
 
 
-def overview(opened: OpenedRun, why_not: str | None) -> dict[str, Any]:
-    """Return the run's report, and why its chains cannot be replayed, if so."""
+def overview(opened: OpenedRun) -> dict[str, Any]:
+    """Return the run's report, and what its traces lack for its chains to be replayed."""
     report = build([opened.run], samples=MOST_SAMPLES)["runs"][0]
     data = json_safe(report, PAGE_DIGITS)
     del data["diagnosis"]
@@ -128,7 +128,7 @@ def overview(opened: OpenedRun, why_not: str | None) -> dict[str, Any]:
         "id": opened.id,
         "name": opened.path.name,
         "title": opened.title,
-        "why_not_played": why_not,
+        "why_not_played": why_not(opened.run),
         "numbers": {number["name"]: with_error(number) for number in report["numbers"]},
     }
 
@@ -180,27 +180,10 @@ class Player:
         self._model = lru_cache(_KEPT_MODELS)(partial(
             load_model, device=device, trust_remote_code=trust, allow_download=allow_download
         ))  # fmt: skip
-        self._trust, self._trust_parts = trust, trust_parts
-        self._allow_download = allow_download
+        self._trust_parts, self._allow_download = trust_parts, allow_download
         self._lock = Lock()
         self._replayer = lru_cache(_KEPT_REPLAYERS)(self._load)
         self._epoch = lru_cache(_KEPT_EPOCHS)(self._replay)
-
-    def why_not(self, opened: OpenedRun) -> str | None:
-        """Return why the chains of a run cannot be replayed, or None."""
-        config = opened.run.manifest.config
-        if reason := why_not(opened.run):
-            return reason
-        if config.model.source.trust_remote_code and not self._trust:
-            return (
-                "its model has remote code: start the server with --trust-remote-code to allow it"
-            )
-        if (parts := own_parts(config)) and not self._trust_parts:
-            return (
-                f"it uses '{parts[0]}', a part that is not maskov's: start the server with "
-                "--trust-parts to let it run"
-            )
-        return None
 
     def chain(self, opened: OpenedRun, chain: int) -> dict[str, Any]:
         """Return a chain as recorded: its tokens and energies at the end of each epoch."""
@@ -210,12 +193,12 @@ class Player:
             if sum(map(len, rows)) > MOST_TOKENS:
                 raise InputError("this chain is too long to show.")
             traces, manifest, done = opened.run.traces, opened.run.manifest, replayer.epochs
-            sources = manifest.inputs.sources
+            sources, start = manifest.inputs.sources, replayer.layout.starts[chain]
             return {
                 "chain": chain,
                 "texts": [spelled(model.token_strings(row)) for row in rows],
-                "free": [] if replayer.layout.resizable else replayer.layout.free[chain],
-                "source": None if sources is None else sources[replayer.layout.template[chain]],
+                "free": [] if replayer.layout.resizable else start.free,
+                "source": None if sources is None else sources[start.template],
                 "experts": {
                     name: json_safe(traces["expert_energy"][:done, chain, column].tolist())
                     for column, name in enumerate(manifest.experts)

@@ -168,8 +168,8 @@ def choices() -> dict[str, Any]:
 class LiveRun:
     """A process and what its run folder says of its progress."""
 
-    def __init__(self, request: RunRequest, path: Path, device: str, number: int) -> None:
-        self._request, self._path, self._number = request, path, number
+    def __init__(self, request: RunRequest, path: Path, device: str) -> None:
+        self._request, self._path = request, path
         self._begun = time.monotonic()
         self._asked_to_stop = False
         self._said = TemporaryFile()  # noqa: SIM115 - kept as long as the run is shown
@@ -200,8 +200,8 @@ class LiveRun:
         """Whether the process is still going."""
         return self._process.poll() is None
 
-    def progress(self, after: int = -1) -> dict[str, Any]:
-        """Return the progress, or only its version if that is still `after`."""
+    def progress(self) -> dict[str, Any]:
+        """Return what is known of the run so far."""
         running = self.running  # before the folder is read, so that the last state is the whole
         saved = (self._path / "manifest.json").is_file()
         seen = _NOTHING
@@ -209,10 +209,6 @@ class LiveRun:
             with suppress(MaskovError):  # it may be read while it is being written
                 seen = self._seen(Run.open(self._path))
         epoch = seen["epoch"]
-        # It grows with each change, and no two runs of a server share one.
-        version = self._number * 10 * MOST_EPOCHS + epoch + saved + 2 * (not running)
-        if version == after:
-            return {"version": version}
         lines, known = self._lines(), running and epoch > 0
         since = max(time.monotonic() - self._begun, 1e-9)
         status, message = "sampling" if saved else "loading the model", ""
@@ -222,7 +218,6 @@ class LiveRun:
         if status == "failed":
             message = (lines or ["the process was ended"])[-1].removeprefix("maskov: ")
         return {
-            "version": version,
             "id": id_of(self._path),
             "name": self._path.name,
             "title": self._request.name or self._path.name,
@@ -291,7 +286,7 @@ class LiveRuns:
             self._started += 1
             when = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
             path = self._home / f"page-{when}-{self._started:02d}"
-            self.current = LiveRun(request, path, self._device, self._started)
+            self.current = LiveRun(request, path, self._device)
             return self.current
 
     def close(self, patience: float) -> None:
@@ -387,22 +382,19 @@ def _refusal(request: Request) -> Json | None:
     return None
 
 
-def _in_threads(limiter: CapacityLimiter) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def _in_threads(limiter: CapacityLimiter, handler: Callable[..., Any]) -> Callable[..., Any]:
     """Run a handler in one of a few threads; further requests wait without a thread."""
 
-    def decorate(handler: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(handler)
-        async def run(**given: Any) -> Any:
-            return await to_thread.run_sync(partial(handler, **given), limiter=limiter)
+    @wraps(handler)
+    async def run(**given: Any) -> Any:
+        return await to_thread.run_sync(partial(handler, **given), limiter=limiter)
 
-        return run
-
-    return decorate
+    return run
 
 
 def _add_runs(router: APIRouter, run_list: RunList, player: Player) -> None:
-    reading = _in_threads(CapacityLimiter(_READING_THREADS))
-    replaying = _in_threads(CapacityLimiter(_REPLAYING_THREADS))
+    reading = partial(_in_threads, CapacityLimiter(_READING_THREADS))
+    replaying = partial(_in_threads, CapacityLimiter(_REPLAYING_THREADS))
 
     def opened(run_id: str) -> OpenedRun:
         run = run_list.open(run_id)
@@ -427,8 +419,7 @@ def _add_runs(router: APIRouter, run_list: RunList, player: Player) -> None:
     @router.get("/api/runs/{run_id}")
     @reading
     def run_overview(run_id: str) -> Json:
-        chosen = opened(run_id)
-        return Json(overview(chosen, player.why_not(chosen)))
+        return Json(overview(opened(run_id)))
 
     @router.get("/api/runs/{run_id}/verdict")
     @reading
@@ -453,11 +444,9 @@ def _add_live(router: APIRouter, live: LiveRuns | None) -> None:
         return Json({"may_start": live is not None, **choices()})
 
     @router.get("/api/live")
-    def seen(after: Annotated[int, Query(ge=-1, le=2**62)] = -1) -> Json:
+    def seen() -> Json:
         current = None if live is None else live.current
-        return Json(
-            {"version": -1, "status": "none"} if current is None else current.progress(after)
-        )
+        return Json({"status": "none"} if current is None else current.progress())
 
     @router.post("/api/live")
     def start(request: RunRequest) -> Json:

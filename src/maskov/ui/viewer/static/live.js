@@ -2,7 +2,7 @@
 
 const PAUSE = 200;
 const LONG_PAUSE = 2000;
-let version = -1;
+let drawn = null;
 let mayStart = false;
 let chart = null;
 let shownId = null;
@@ -75,10 +75,11 @@ const showIdle = () => {
 const watch = async () => {
   let pause = PAUSE;
   try {
-    const seen = await ask(`live?after=${version}`);
-    if (seen.status && seen.status !== "none") draw(seen);
+    const seen = await ask("live");
+    const now = [seen.id, seen.status, seen.epoch].join(" ");
     if (seen.status === "none") showIdle();
-    version = seen.version;
+    else if (now !== drawn) draw(seen); // what changed in an epoch is marked until the next
+    drawn = now;
     if (byId("stop").hidden) pause = LONG_PAUSE;
     document.documentElement.dataset.ready = "true";
   } catch (error) {
