@@ -89,7 +89,7 @@ def _anchors(page):
 def test_links_lead_somewhere():
     broken = []
     for page in _pages():
-        links = _LINK.finditer(re.sub(r"`[^`]*`", "", "\n".join(_lines(page))))
+        links = _LINK.finditer(re.sub(r"`[^`\n]*`", "", "\n".join(_lines(page))))
         for match in links:
             target = (page.parent / match["path"]).resolve() if match["path"] else page
             anchor = match["anchor"] if target.suffix == ".md" else None
