@@ -24,6 +24,8 @@ from itertools import pairwise
 
 import pytest
 
+import mutations  # noqa: F401 - how tests of random input are run
+
 
 def _hands_out() -> bool:
     """Whether this process only hands out tests to others (`pytest -n 2`), and runs none."""
@@ -58,6 +60,7 @@ def _imports() -> None:
 
 
 if not _hands_out():  # seconds, in which no test could run
+    gc.disable()  # nothing of it is garbage
     _imports()
 
 
@@ -94,6 +97,6 @@ def call(capfd, monkeypatch):
 
 def pytest_collection_finish():
     """Leave what was imported out of every later search for garbage."""
-    gc.collect()
     gc.freeze()
     gc.set_threshold(10_000)
+    gc.enable()

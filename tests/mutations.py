@@ -9,21 +9,24 @@ from hypothesis import HealthCheck, Phase, settings, strategies as st
 
 # `make test-fuzz` runs so many times the examples, with other ones each time.
 FUZZ = int(os.environ.get("FUZZ", "0"))
-# Files and models are made once for all examples. An example that fails is told as it is: with
-# runs in it, to look for a smaller one takes many minutes.
-SETTINGS = {
-    "phases": (Phase.explicit, Phase.generate),
-    "deadline": None,
-    "derandomize": not FUZZ,
-    "print_blob": True,
-    "database": None,
-    "suppress_health_check": list(HealthCheck),
-}
+# For all tests of random input: the same examples on any machine, however busy. Files and models
+# are made once for all examples. An example that fails is told as it is: with runs in it, to look
+# for a smaller one takes many minutes.
+settings.register_profile(
+    "maskov",
+    phases=(Phase.explicit, Phase.generate),
+    deadline=None,
+    derandomize=not FUZZ,
+    print_blob=True,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
+settings.load_profile("maskov")
 
 
 def examples(count: int):
     """Return the settings of a test of so many examples; a quarter in the fast suite."""
-    return settings(max_examples=count * FUZZ or -(-count // 4), **SETTINGS)
+    return settings(max_examples=count * FUZZ or -(-count // 4))
 
 
 @contextmanager

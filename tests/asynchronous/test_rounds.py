@@ -65,18 +65,22 @@ def _mixed(*moves, **energy):
 
 
 @pytest.mark.parametrize(
-    ("kind", "kernel"),
+    ("kind", "kernel", "more"),
     [
-        *((kind, None) for kind in ENGINES),
-        (RecordedWindows, _mixed(Site(), Span(), groups=2)),
-        (RecordedWindows, _mixed(Site(positions=Sweep(block=2)), Resize())),
+        *((kind, None, {}) for kind in ENGINES),
+        (RecordedWindows, _mixed(Site(), Span(), groups=2), {}),
+        (
+            RecordedWindows,
+            _mixed(Site(positions=Sweep(block=2)), Resize()),
+            {"length_prior": "none"},
+        ),
     ],
 )
-def test_a_run_goes_on_after_any_round(tmp_path, monkeypatch, kind, kernel):
+def test_a_run_goes_on_after_any_round(tmp_path, monkeypatch, kind, kernel, more):
     """In float32, where another batch would round differently: the same bytes."""
     model = tiny_bert("red green blue white black", dtype=torch.float32)
     kernel = kernel or _kernel(kind)
-    settings = {"schedule": Schedule(epochs=4), "chains": 7, "length": (3, 8), "seed": 4}
+    settings = {"schedule": Schedule(epochs=4), "chains": 7, "length": (3, 8), "seed": 4} | more
     _everywhere(monkeypatch, kind)
     whole = sample(model, kernel, out=tmp_path / "whole", **settings)
     rounds = []

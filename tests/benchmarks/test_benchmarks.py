@@ -54,12 +54,14 @@ def test_samplers_side_by_side(call):
 
 
 @pytest.mark.parametrize("engine", ["rounds", "lock-step", "windows"])
-def test_rounds_of_every_kind(call, engine, monkeypatch):
+def test_rounds_of_every_kind(call, engine, monkeypatch, tmp_path):
     few = {"moves": "span,insert-delete", "epochs": 1, "chains": 1, "lengths": "sampled"}
     row = rounds.Translations(TranslationMethod("mh", **few), 2)
     monkeypatch.setitem(rounds.ROWS, "sampled lengths", row)
+    monkeypatch.setattr(translate, "SENTENCES", [" ".join(WORDS[:2]), WORDS[0]])
     rows = ["--rows", "default", "sites", "mixed", "sampled lengths", "--seconds", "0.02"]
-    small = ["--chains", "2", "--length", "4:5", "--engine", engine]
+    small = ["--chains", "2", "--length", "4:5", "--engine", engine, "--limit", "inf"]
+    small += ["--translator", str(save(tmp_path / "model"))]
     found, printed = call("rounds", *TINY, *small, *rows)
     assert found["rows"].keys() == set(rows[1:5])
     assert all(one["passes_per_second"] > 0 for one in found["rows"].values())

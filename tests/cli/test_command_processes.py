@@ -2,7 +2,6 @@
 
 import fcntl
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -27,29 +26,19 @@ HEAVY = {"torch", "transformers", "numpy", "scipy"}
 # Help and version come at once: nothing heavy is imported for them.
 
 
-def _answered(words: list[str]) -> tuple[str, set[str], float]:
-    """Return what a command prints, what it imports, and the seconds that it computes."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    ended = subprocess.run([sys.executable, "-X", "importtime", "-m", "maskov", *words],
-                           capture_output=True, text=True, check=True, timeout=60)  # fmt: skip
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    lines = ended.stderr.splitlines()
-    return ended.stdout, {line.rpartition("|")[2].strip() for line in lines}, seconds
-
-
 @pytest.mark.parametrize(
     "words",
     ["--version", "--help", "sample --help", "rate --help",
      *(pytest.param(f"{name} --help", marks=pytest.mark.slow) for name in COMMANDS.split())],
 )  # fmt: skip
 def test_version_and_help_import_nothing_heavy(words):
-    printed, imported, seconds = _answered(words.split())
-    assert printed.strip()
+    command = [sys.executable, "-X", "importtime", "-m", "maskov", *words.split()]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    imported = {line.rpartition("|")[2].strip() for line in ended.stderr.splitlines()}
+    assert ended.stdout.strip()
     assert "maskov.cli" in imported
     assert not imported & HEAVY
-    # About 0.3 alone on a core; importing torch takes more than two.
-    assert seconds < 1.5
+    assert len(imported) < 600  # 450 in 0.3 s; importing torch is over a thousand more
 
 
 def test_importing_the_package_imports_nothing_heavy():
@@ -61,7 +50,7 @@ def test_importing_the_package_imports_nothing_heavy():
         "assert sample is maskov.sample and 'sample' in dir(maskov); "
         "assert not hasattr(maskov, 'nothing') and 'torch' in sys.modules"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 @pytest.mark.parametrize("module", [

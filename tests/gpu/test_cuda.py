@@ -21,7 +21,8 @@ from maskov.random import CounterRng, Purpose
 from maskov.types import Sequences
 from small import tiny_bert
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
+if not torch.cuda.is_available():
+    pytest.skip("there is no GPU here", allow_module_level=True)
 
 
 def _on(device: str, dtype=torch.float64):

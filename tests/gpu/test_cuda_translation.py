@@ -13,7 +13,8 @@ from maskov.models.conditional import ConditionalModel
 from maskov.moves import Span
 from tiny_translation import SOURCES, network, save, tokenizer
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
+if not torch.cuda.is_available():
+    pytest.skip("there is no GPU here", allow_module_level=True)
 
 METHODS = {
     "greedy": TranslationMethod("greedy"),

@@ -16,17 +16,15 @@ from maskov.encoders.families import encoder_of
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cpu" if INTERPRETED else "cuda"
+if not (INTERPRETED or torch.cuda.is_available()):
+    pytest.skip("there is no GPU here", allow_module_level=True)
+fused = pytest.importorskip("maskov.encoders.fused")
 pytestmark = [
-    pytest.mark.skipif(
-        not (INTERPRETED or torch.cuda.is_available()), reason="there is no GPU here"
-    ),
     # Some versions of torch would rather have this set by another name.
     pytest.mark.filterwarnings("ignore:Please use the new API settings:UserWarning"),
     # Raised by Triton's interpreter.
     pytest.mark.filterwarnings("ignore:Conversion of an array:DeprecationWarning"),
 ]
-if INTERPRETED or torch.cuda.is_available():
-    fused = pytest.importorskip("maskov.encoders.fused")
 
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 DTYPES = [dtype for dtype in TOLERANCE if dtype != torch.float64]

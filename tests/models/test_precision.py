@@ -7,6 +7,7 @@ import torch
 
 from maskov import Metropolis, Norm, Schedule, load, sample
 from maskov.errors import InputError
+from maskov.models import base
 from maskov.models.base import Queries, coarse
 from maskov.types import inside
 from small import random_state, tiny_bert
@@ -83,10 +84,18 @@ def test_tf32_is_refused_where_there_is_none():
         load("untrained", "cpu", "int4")
 
 
-def test_exact_products_wait_until_no_thread_has_coarse_ones():
+def test_exact_products_wait_until_no_thread_has_coarse_ones(monkeypatch):
     """Coarse ones last as long as any thread has them, and those asked for later wait, too."""
     flag, before = torch.get_float32_matmul_precision, torch.get_float32_matmul_precision()
     may_end, entered, seen = threading.Event(), threading.Barrier(3), []
+    waits = threading.Semaphore(0)
+
+    class Condition(threading.Condition):
+        def wait_for(self, *arguments):
+            waits.release()
+            return super().wait_for(*arguments)
+
+    monkeypatch.setattr(base, "_ENDED", Condition())
 
     def one(allowed, meet):
         with coarse(allowed), coarse(allowed):
@@ -100,10 +109,11 @@ def test_exact_products_wait_until_no_thread_has_coarse_ones():
         thread.start()
     entered.wait(20)
     threads += [threading.Thread(target=one, args=(allowed, False)) for allowed in (False, True)]
-    for thread in threads[2:]:
-        thread.start()
-        thread.join(0.05)
-        assert thread.is_alive()
+    threads[2].start()
+    assert [waits.acquire(timeout=20) for _ in range(3)] == [True] * 3
+    threads[3].start()
+    threads[3].join(0.05)
+    assert not seen
     may_end.set()
     for thread in threads:
         thread.join(20)

@@ -8,11 +8,12 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import maskov
 from maskov.config import Schedule
 from maskov.ui.report import build, to_html, to_json, to_markdown
+from mutations import examples
 from report_runs import EVIL, evil_run, small_run
 from small import random_table
 
@@ -64,7 +65,7 @@ _SIGNS = ["<", ">", "</script>", "<!--", "]]>", "&lt;", "&", '"', "'", "`", "\\"
 _MARKUP = st.lists(st.sampled_from(_SIGNS) | st.text(max_size=5), max_size=8).map("".join)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(160)
 @given(_MARKUP)
 def test_no_text_adds_an_element_or_is_changed(harmless, text):
     report, tags = harmless

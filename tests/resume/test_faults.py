@@ -1,10 +1,12 @@
 """What can go wrong on a machine, and what becomes of a run: docs/reference/faults.md."""
 
+import itertools
 import json
 import os
 import random
 import signal
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ import maskov
 from forked import Forked
 from maskov import Gibbs, Metropolis, Norm, Run, Schedule, resume, sample
 from maskov.errors import Interrupted, ModelError, RunError
-from maskov.runs import manifest
+from maskov.runs import manifest, state
 from maskov.runs.files import locked
 from odd_workers import files
 from small import tiny_bert
@@ -48,40 +50,32 @@ def whole(tmp_path_factory) -> Path:
 
 # Kills and signals. Checkpoints at every step, so that many kills fall between or into writes.
 ASK = "sample --model untrained --moves site --chains 4 --length 6:10 --thin 4 --seed 9 --quiet"
-CHECKPOINTS = 7  # an epoch, at least
 
 
-def _newest(folder: Path) -> int:
-    """Return the number of the newest checkpoint, −1 before there is one."""
-    return max(
-        (int(file.stem.split("-")[1]) for file in folder.glob("checkpoints/*.checkpoint")),
-        default=-1,
-    )
+def _killed_after(checkpoints: int, moment: float) -> None:
+    """Have this process killed a moment after it wrote so many checkpoints, wherever it is."""
+    written, write = itertools.count(1), state.write_atomically
 
+    def counted(*arguments):
+        write(*arguments)
+        if next(written) == checkpoints:
+            signal.setitimer(signal.ITIMER_REAL, moment)
 
-def _kill_after(words: str, folder: Path, checkpoints: int, moment: float) -> bool:
-    """Start the command and kill -9 it so many checkpoints on, and a moment later."""
-    first = _newest(folder)
-    process = Forked(words.split())
-    while process.poll() is None and _newest(folder) < first + checkpoints:
-        time.sleep(0.001)
-    time.sleep(moment)
-    process.send(signal.SIGKILL)
-    return process.end()[0] == -signal.SIGKILL
+    state.write_atomically = counted
 
 
 def test_killed_and_resumed_is_the_same_to_the_byte(tmp_path):
-    """Kill -9, which no handler sees, at moments that fall anywhere in a step or a write."""
-    epochs, kills, folder, moments = 8, 2, tmp_path / "killed", random.Random(0)
-    ask = f"{ASK} --epochs {epochs}"
+    """By a signal that no handler sees, at moments that fall anywhere in a step or a write.
+
+    A run of eight epochs has 56 checkpoints at least: it is never over before.
+    """
+    folder, moments, ask = tmp_path / "killed", random.Random(0), f"{ASK} --epochs 8"
     assert Forked(f"{ask} --out {tmp_path / 'whole'}".split()).end()[0] == 0
-    for _ in range(kills):
-        begun = (folder / "manifest.json").exists()
-        words = f"resume {folder} --quiet" if begun else f"{ask} --out {folder}"
-        wait = moments.randint(0, CHECKPOINTS * epochs // kills), moments.uniform(0, 0.02)
-        assert _kill_after(f"{words} --checkpoint-every 0", folder, *wait)
-    words = f"resume {folder}" if (folder / "manifest.json").exists() else f"{ask} --out {folder}"
-    assert Forked(words.split()).end()[0] == 0
+    for words in (f"{ask} --out {folder}", f"resume {folder} --quiet"):
+        when = moments.randint(1, 16), moments.uniform(0.001, 0.01)
+        process = Forked(f"{words} --checkpoint-every 0".split(), partial(_killed_after, *when))
+        assert process.end()[0] == -signal.SIGALRM
+    assert Forked(f"resume {folder}".split()).end()[0] == 0
     assert files(folder) == files(tmp_path / "whole")
 
 
@@ -94,12 +88,11 @@ def _is_tuned(folder: Path) -> bool:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_saves_and_says_how_to_go_on(number, tmp_path):
     folder = tmp_path / "run"
-    # Groups that wait for each other, so that the folder is there long before a checkpoint is due.
-    words = "sample --model untrained --epochs 3000 --chains 2 --resident 1 --length 5"
+    words = "sample --model untrained --epochs 3000 --chains 2 --length 5 --checkpoint-every 9999"
     process = Forked([*words.split(), "--out", str(folder)])
-    deadline = time.monotonic() + 60
-    while not _is_tuned(folder) and time.monotonic() < deadline:
-        time.sleep(0.02)
+    while not _is_tuned(folder):
+        assert process.poll() is None
+        time.sleep(0.01)
     assert not list(folder.glob("checkpoints/*.checkpoint"))
     process.send(number)
     code, out, err = process.end()
