@@ -87,7 +87,7 @@ def measure(
     """Run one kernel until its chains have spent the passes of the last point."""
     begin = time.perf_counter()
     scorer, ruler = Scorer(model), Scorer(model)
-    layout = Layout.blank(model, [options.length] * options.chains)
+    layout = Layout.blank(model, [[options.length] * options.chains])
     start = layout.chains(model, range(options.chains), options.length)
     start = fill(start, "masked", SITE.conditional, scorer, CounterRng(options.seed))
     first, before, left = scorer.passes, start.tokens, list(options.points)

@@ -198,7 +198,7 @@ class Replayer:
         )
 
     def _check(self, chain: int, epoch: int) -> None:
-        chains = len(self.layout.tokens)
+        chains = len(self.layout.starts)
         refuse(
             (not 0 <= chain < chains, f"there is no chain {chain}: the run has {chains}."),
             (
@@ -212,7 +212,7 @@ class Replayer:
 
     def _start(self, chain: int) -> Chains:
         """Return a chain before its first epoch, its blanks filled as the run filled them."""
-        width = self.layout.widths[chain][1]
+        width = self.layout.starts[chain].widths[1]
         chains = self.layout.chains(self._model, range(chain, chain + 1), width)
         chains, scorer = chains.to(self._model.device), Scorer(self._model)
         start = self._manifest.config.start
@@ -228,7 +228,7 @@ class Replayer:
         if not start.resizable:
             return chains
         sizes = self._traces["sizes"][epoch - 1, chain].tolist()
-        free, region = self.layout.at_sizes(chain, sizes)
+        free, region = self.layout.starts[chain].at_sizes(sizes)
         rest = width - len(free)
         return replace(
             chains,

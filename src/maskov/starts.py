@@ -6,10 +6,10 @@ Filling accepts every draw, so it is initialisation: it samples from no target.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain, groupby, product
+from itertools import product
 from typing import Any
 
 import torch
@@ -35,318 +35,84 @@ _ATTEMPTS = 50
 
 
 @dataclass(frozen=True)
-class Layout:
-    """The sequences of a run before it begins: tokens, with the mask where nothing stands yet.
+class ChainStart:
+    """A sequence before its chain begins: tokens, with the mask where nothing stands yet.
 
-    `free` positions may change; `template` says which line of the user's input a chain is from.
-    Where lengths may change, `region` is the number of each position's region (−1: it stays) and
-    `bounds` the fewest and the most positions of each region, chain by chain. `reference` are the
-    tokens of the text that each chain starts from, if they start from texts.
+    `free` positions may change; `template` says which line of the user's input it is from. Where
+    its length may change, `region` is the number of each position's region (−1: it stays) and
+    `bounds` the fewest and the most positions of each region. `reference` are the tokens of the
+    text that it starts from, if it starts from one.
     """
 
-    tokens: list[list[int]]
-    free: list[list[bool]]
-    template: list[int]
-    region: list[list[int]]
-    bounds: list[list[tuple[int, int]]]
-    reference: list[list[int]]
+    tokens: list[int]
+    free: list[bool]
+    template: int
+    region: list[int]
+    bounds: list[tuple[int, int]] = field(default_factory=list)
+    reference: list[int] = field(default_factory=list)
 
     @property
-    def resizable(self) -> bool:
-        """Whether the length of some chain may change."""
-        return any(self.bounds)
-
-    @cached_property
-    def widths(self) -> list[tuple[int, int]]:
-        """The fewest and the most positions that each chain may have."""
-        fixed = [region.count(-1) for region in self.region]
-        return [
-            (own + sum(a for a, _ in bounds), own + sum(b for _, b in bounds))
-            for own, bounds in zip(fixed, self.bounds, strict=True)
-        ]
+    def widths(self) -> tuple[int, int]:
+        """The fewest and the most positions that it may have."""
+        fixed = self.region.count(-1)
+        return fixed + sum(a for a, _ in self.bounds), fixed + sum(b for _, b in self.bounds)
 
     @property
-    def width(self) -> int:
-        """The most positions that any chain may have."""
-        return max(most for _, most in self.widths)
+    def key(self) -> tuple[int, tuple[int, ...]]:
+        """What chains that begin alike have in common."""
+        return self.template, tuple(self.tokens)
 
-    @property
-    def shortest(self) -> int:
-        """The fewest positions that any chain may have."""
-        return min(fewest for fewest, _ in self.widths)
+    def resized(self, bounds: Sequence[tuple[int, int]]) -> ChainStart:
+        """Return it with a size in its bounds for each stretch of free positions."""
+        number, region = -1, list[int]()
+        for before, here in zip([False, *self.free], self.free, strict=False):
+            number += here and not before
+            region.append(number if here else -1)
+        return replace(self, region=region, bounds=list(bounds))
 
-    @property
-    def mean(self) -> int:
-        """The mean length of the chains at their start, rounded up."""
-        return -(-sum(map(len, self.tokens)) // len(self.tokens))
+    def blanked(self, model: MaskedModel, sizes: Sequence[int]) -> ChainStart:
+        """Return it with the mask wherever it is free to change, its regions at the given sizes."""
+        free, region = self.at_sizes(sizes)
+        before = zip(self.tokens, self.free, strict=True)
+        held = iter([token for token, is_free in before if not is_free])
+        tokens = [model.mask_id if is_free else next(held) for is_free in free]
+        return replace(self, tokens=tokens, free=free, region=region)
 
-    @classmethod
-    def of_tokens(
-        cls,
-        tokens: list[list[int]],
-        free: list[list[bool]],
-        template: list[int],
-        reference: list[list[int]] | None = None,
-    ) -> Layout:
-        """Lay out sequences whose lengths stay."""
-        region = [[-1] * len(ids) for ids in tokens]
-        return cls(tokens, free, template, region, [[] for _ in tokens], reference or [])
-
-    @classmethod
-    def blank(cls, model: MaskedModel, lengths: Sequence[int]) -> Layout:
-        """Lay out sequences of the given lengths, all masked."""
-        tokens = [[model.mask_id] * length for length in lengths]
-        return cls.of_tokens(tokens, [[True] * length for length in lengths], [0] * len(lengths))
-
-    @classmethod
-    def of_templates(
-        cls, model: MaskedModel, templates: Sequence[str], chains: int, seed: int = 0
-    ) -> Layout:
-        """Lay out `chains` chains of each template; only its blanks are free.
-
-        A blank of unknown length begins at a size drawn for each chain.
-        """
-        read = [read_template(model, text, line) for line, text in enumerate(templates, 1)]
-        smallest = cls(
-            [one.ids for one in read],
-            [[token == model.mask_id for token in one.ids] for one in read],
-            list(range(len(read))),
-            [one.region for one in read],
-            [list(one.bounds.values()) for one in read],
-            [],
-        )
-        refuse(
-            (
-                smallest.width > model.max_length,
-                f"a template may grow to {smallest.width} tokens; '{model.name}' takes "
-                f"{between(model)}. Bound its blanks, as in [MASK{{1,3}}].",
-            )
-        )
-        layout = smallest.chosen([index // chains for index in range(len(read) * chains)])
-        if not layout.resizable:
-            return layout
-        blanks = [(chain, read[line].bounds) for chain, line in enumerate(layout.template)]
-        sizes = [
-            [
-                a + int(share * (b - a + 1))
-                for share, (a, b) in zip(
-                    _uniform(seed, [chain] * len(bounds), list(bounds)),
-                    bounds.values(),
-                    strict=True,
-                )
-            ]
-            for chain, bounds in blanks
-        ]
-        return layout._sized(model, sizes)
-
-    @classmethod
-    def of_texts(
-        cls,
-        model: MaskedModel,
-        texts: Sequence[str],
-        chains: int,
-        frozen: Sequence[Sequence[int]] | None = None,
-    ) -> Layout:
-        """Lay out `chains` chains that start at each text; all but its `frozen` tokens are free."""
-        ids = [read_text(model, text, f"text {line}") for line, text in enumerate(texts, 1)]
-        held = [set(places) for places in frozen or [()] * len(ids)]
-        sizes = enumerate(zip(map(len, ids), held, strict=True), 1)
-        refuse(
-            (not ids, "there is no text to start from."),
-            *(
-                (
-                    max(places, default=0) >= size or len(places) == size,
-                    f"every token of text {line} is frozen: leave one free."
-                    if len(places) == size
-                    else f"text {line} has {size} tokens: there is no position "
-                    f"{max(places, default=0) + 1} in it to freeze.",
-                )
-                for line, (size, places) in sizes
-            ),
-        )
-        free = [
-            [place not in places for place in range(len(own))]
-            for own, places in zip(ids, held, strict=True)
-        ]
-        layout = cls.of_tokens(ids, free, list(range(len(ids))), ids)
-        return layout.chosen([index // chains for index in range(len(ids) * chains)])
-
-    @classmethod
-    def of_sources(cls, model: MaskedModel, lengths: Sequence[Sequence[int]]) -> Layout:
-        """Lay out the targets of each source, all masked, of the given lengths."""
-        blank = cls.blank(model, [length for row in lengths for length in row])
-        return replace(blank, template=[line for line, row in enumerate(lengths) for _ in row])
-
-    def stretches(self, row: int) -> list[int]:
-        """Return the sizes of the stretches of free positions of a chain, in order."""
-        return [len(list(run)) for is_free, run in groupby(self.free[row]) if is_free]
-
-    def resized(self, bounds: Sequence[Sequence[tuple[int, int]]]) -> Layout:
-        """Return a layout in which each stretch of free positions may have a size in its bounds."""
-        regions = []
-        for free in self.free:
-            number, region = -1, list[int]()
-            for before, here in zip([False, *free], free, strict=False):
-                number += here and not before
-                region.append(number if here else -1)
-            regions.append(region)
-        return replace(self, region=regions, bounds=[list(own) for own in bounds])
-
-    def blanked(self, model: MaskedModel, rows: Sequence[int], end: int | None = None) -> Layout:
-        """Return some chains with the mask wherever they are free to change.
-
-        Where lengths may change they are spread evenly over the bounds, or with `end` 0 or 1 all
-        the smallest or the largest.
-        """
-        chosen, count = self.chosen(rows), len(rows)
-        sizes = [
-            [
-                a + int((n + 0.5) / count * (b - a + 1)) if end is None else (a, b)[end]
-                for a, b in own
-            ]
-            for n, own in enumerate(chosen.bounds)
-        ]
-        return chosen._sized(model, sizes)
-
-    def _sized(self, model: MaskedModel, sizes: Sequence[Sequence[int]]) -> Layout:
-        """Return the chains all blank, their regions at the given sizes."""
-        tokens, frees, regions = list[list[int]](), list[list[bool]](), list[list[int]]()
-        for row, own in enumerate(sizes):
-            free, region = self.at_sizes(row, own)
-            before = zip(self.tokens[row], self.free[row], strict=True)
-            held = iter([token for token, is_free in before if not is_free])
-            tokens.append([model.mask_id if is_free else next(held) for is_free in free])
-            frees.append(free)
-            regions.append(region)
-        return replace(self, tokens=tokens, free=frees, region=regions)
-
-    def at_sizes(self, chain: int, sizes: Sequence[int]) -> tuple[list[bool], list[int]]:
-        """Return which positions are free, and the regions, of a chain whose regions have sizes."""
+    def at_sizes(self, sizes: Sequence[int]) -> tuple[list[bool], list[int]]:
+        """Return which positions are free, and the regions, if the regions have these sizes."""
         free, region = list[bool](), list[int]()
-        for is_free, number in zip(self.free[chain], self.region[chain], strict=True):
+        for is_free, number in zip(self.free, self.region, strict=True):
             if number < 0 or number not in region:
                 count = 1 if number < 0 else sizes[number]
                 free += [is_free] * count
                 region += [number] * count
         return free, region
 
-    def chosen(self, rows: Iterable[int]) -> Layout:
-        """Return some chains as they are."""
-        rows = list(rows)
-        return Layout(
-            *([column[row] for row in rows] if column else [] for column in self._columns)
-        )
-
-    @property
-    def _columns(self) -> list[list[Any]]:
-        return [getattr(self, field.name) for field in fields(self)]
-
-    @staticmethod
-    def _joined(parts: Sequence[Layout]) -> Layout:
-        """Return the chains of several layouts."""
-        columns = zip(*(part._columns for part in parts), strict=True)
-        return Layout(*(list(chain.from_iterable(column)) for column in columns))
-
-    def _distinct(self) -> dict[tuple[int, tuple[int, ...]], int]:
-        """Return a chain for each line and first sequence: many chains may begin alike."""
-        every = zip(self.template, map(tuple, self.tokens), strict=True)
-        return {key: row for row, key in enumerate(every)}
-
-    def check(self, model: MaskedModel, constraints: Sequence[Constraint]) -> None:
-        """Refuse constraints that these sequences cannot meet, with the reason."""
-        if not constraints:
-            return
-        refuse(
-            (isinstance(model, ConditionalModel), "translations take no constraints: drop them.")
-        )
-        distinct = self.chosen(self._distinct().values())
-        sequences = distinct._partly(model, constraints)
-        for constraint in constraints:
-            constraint.check(model, sequences, self.resizable)
-        check_words_agree(constraints, model)
-        for constraint in constraints:
-            wrong = (~constraint.possible(sequences, model)).nonzero().flatten()
-            if wrong.numel():
-                name = distinct._name(int(wrong[0]))
-                raise InputError(f"{name} cannot meet {constraint}: change one of them.")
-
-    def _name(self, row: int) -> str:
-        """Return what a sequence is to the user."""
-        if self.reference:
-            return f"text {self.template[row] + 1}"
-        if not all(self.free[row]):
-            return f"template {self.template[row] + 1}"
-        return f"a sequence of {len(self.tokens[row])} tokens"
-
-    def fitted(self, model: MaskedModel, constraints: Sequence[Constraint]) -> Layout:
-        """Return a layout that has what must stand there, if it has room for it.
-
-        Blanks of unknown length get room for it, and texts get the words that they lack.
-        """
-        layout = self._holding(model, constraints) if constraints and self.reference else self
-        blank = any(model.mask_id in tokens for tokens in layout.tokens)
-        if not constraints or not layout.resizable or not blank:
-            return layout
-        fitting = {
-            key: layout.chosen([row])._fitting(model, constraints)
-            for key, row in layout._distinct().items()
-        }
-        every = zip(layout.template, map(tuple, layout.tokens), strict=True)
-        return Layout._joined([fitting[key] for key in every])
-
-    def _fitting(self, model: MaskedModel, constraints: Sequence[Constraint]) -> Layout:
-        """Return a layout of one chain with its smallest blanks enlarged as much as needed.
+    def fitting(self, model: MaskedModel, constraints: Sequence[Constraint]) -> ChainStart:
+        """Return it with its smallest blanks enlarged as much as needed.
 
         Where that does not help, its largest blanks are shortened.
         """
-        (bounds,), grown = self.bounds, self
+        grown = self
         for step in (1, -1):
-            layout = self
-            sizes = [self.region[0].count(number) for number in range(len(bounds))]
-            while not bool(layout._possible(model, constraints)):
-                room = [n for n, (a, b) in enumerate(bounds) if a <= sizes[n] + step <= b]
+            now = self
+            sizes = [self.region.count(number) for number in range(len(self.bounds))]
+            while not bool(Layout([now]).possible(model, constraints)):
+                room = [n for n, (a, b) in enumerate(self.bounds) if a <= sizes[n] + step <= b]
                 if not room:
                     break
                 sizes[min((step * sizes[n], n) for n in room)[1]] += step
-                layout = self._sized(model, [sizes])
+                now = self.blanked(model, sizes)
             else:
-                return layout
-            grown = layout if step == 1 else grown
+                return now
+            grown = now if step == 1 else grown
         return grown
 
-    def _holding(self, model: MaskedModel, constraints: Sequence[Constraint]) -> Layout:
-        """Return a layout of texts into which the words are put that they must hold and lack.
-
-        A word is inserted where lengths may change, and takes the place of others where they may
-        not; the chains of a text have it at different places. Where none will do, the text stays.
-        """
-        words = tuple(w for one in constraints if isinstance(one, ContainsWords) for w in one.words)
-        others = [one for one in constraints if not isinstance(one, ContainsWords)]
-        chains, seen = Counter(self.template), Counter[int]()
-        found: dict[tuple[int, tuple[int, ...], int], list[Layout]] = {}
-        rows = list[Layout]()
-        for row, line in enumerate(self.template):
-            own, share = self.chosen([row]), (seen[line] + 0.5) / chains[line]
-            seen[line] += 1
-            # Blanks that have not been filled yet may hold any word.
-            for size in () if model.mask_id in own.tokens[0] else range(1, len(words) + 1):
-                key = (line, tuple(own.tokens[0]), size)
-                if key not in found:
-                    checks = [*others, ContainsWords(words[:size])]
-                    found[key] = own._with_word(model, words[size - 1], checks)
-                if found[key]:
-                    own = found[key][int(share * len(found[key]))]
-            rows.append(own)
-        return Layout._joined(rows)
-
-    def _with_word(
+    def with_word(
         self, model: MaskedModel, word: str, constraints: Sequence[Constraint]
-    ) -> list[Layout]:
-        """Return a layout of one chain as it is, if it meets all constraints, or all with a word.
-
-        They are those that meet the constraints then.
-        """
-        (tokens,), (free,), (region,), (bounds,) = self.tokens, self.free, self.region, self.bounds
+    ) -> list[ChainStart]:
+        """Return it alone, if it meets all constraints, or all with a word that meet them then."""
+        tokens, free, region, bounds = self.tokens, self.free, self.region, self.bounds
         inner = continues(model)
         begins = [*(not bool(inner[token]) for token in tokens), True]
         tried = [self]
@@ -363,17 +129,177 @@ class Layout:
             if fits:
                 changed = replace(
                     self,
-                    tokens=[[*tokens[:at], *ids, *tokens[end:]]],
-                    free=[[*free[:at], *[True] * size, *free[end:]]],
-                    region=[[*region[:at], *[number] * size, *region[end:]]],
+                    tokens=[*tokens[:at], *ids, *tokens[end:]],
+                    free=[*free[:at], *[True] * size, *free[end:]],
+                    region=[*region[:at], *[number] * size, *region[end:]],
                 )
                 tried.append(changed)
-        fine = Layout._joined(tried)._possible(model, constraints).tolist()
+        fine = Layout(tried).possible(model, constraints).tolist()
         if fine[0]:
             return [self]
         return [one for one, fits in zip(tried, fine, strict=True) if fits]
 
-    def _possible(
+
+@dataclass(frozen=True)
+class Layout:
+    """The sequences of a run before it begins, one for each chain."""
+
+    starts: list[ChainStart]
+
+    @cached_property
+    def resizable(self) -> bool:
+        """Whether the length of some chain may change."""
+        return any(one.bounds for one in self.starts)
+
+    @cached_property
+    def width(self) -> int:
+        """The most positions that any chain may have."""
+        return max(one.widths[1] for one in self.starts)
+
+    @cached_property
+    def shortest(self) -> int:
+        """The fewest positions that any chain may have."""
+        return min(one.widths[0] for one in self.starts)
+
+    @property
+    def mean(self) -> int:
+        """The mean length of the chains at their start, rounded up."""
+        return -(-sum(len(one.tokens) for one in self.starts) // len(self.starts))
+
+    @classmethod
+    def blank(cls, model: MaskedModel, lengths: Sequence[Sequence[int]]) -> Layout:
+        """Lay out sequences, all masked: those of each line of the given lengths."""
+        each = [(line, length) for line, row in enumerate(lengths) for length in row]
+        return cls([
+            ChainStart([model.mask_id] * length, [True] * length, line, [-1] * length)
+            for line, length in each
+        ])  # fmt: skip
+
+    @classmethod
+    def of_templates(
+        cls, model: MaskedModel, templates: Sequence[str], chains: int, seed: int = 0
+    ) -> Layout:
+        """Lay out `chains` chains of each template; only its blanks are free.
+
+        A blank of unknown length begins at a size drawn for each chain.
+        """
+        layout = cls([])
+        for line, text in enumerate(templates):
+            read = read_template(model, text, line + 1)
+            free, bounds = [token == model.mask_id for token in read.ids], read.bounds
+            start = ChainStart(read.ids, free, line, read.region, list(bounds.values()))
+            if not bounds:
+                layout.starts.extend([start] * chains)
+                continue
+            for chain in range(line * chains, (line + 1) * chains):
+                shares = _uniform(seed, [chain] * len(bounds), list(bounds))
+                drawn = zip(shares, bounds.values(), strict=True)
+                sizes = [a + int(share * (b - a + 1)) for share, (a, b) in drawn]
+                layout.starts.append(start.blanked(model, sizes))
+        refuse(
+            (
+                layout.width > model.max_length,
+                f"a template may grow to {layout.width} tokens; '{model.name}' takes "
+                f"{between(model)}. Bound its blanks, as in [MASK{{1,3}}].",
+            )
+        )
+        return layout
+
+    @classmethod
+    def of_texts(
+        cls,
+        model: MaskedModel,
+        texts: Sequence[str],
+        chains: int,
+        frozen: Sequence[Sequence[int]] | None = None,
+    ) -> Layout:
+        """Lay out `chains` chains that start at each text; all but its `frozen` tokens are free."""
+        refuse((not texts, "there is no text to start from."))
+        layout = cls([])
+        each = zip(texts, map(set, frozen or [()] * len(texts)), strict=True)
+        for line, (text, places) in enumerate(each):
+            ids = read_text(model, text, f"text {line + 1}")
+            size, last = len(ids), max(places, default=-1) + 1
+            refuse(
+                (
+                    len(places) == size,
+                    f"every token of text {line + 1} is frozen: leave one free.",
+                ),
+                (
+                    last > size,
+                    f"text {line + 1} has {size} tokens: there is no position {last} in it to "
+                    "freeze.",
+                ),
+            )
+            free = [place not in places for place in range(size)]
+            start = ChainStart(ids, free, line, [-1] * size, reference=ids)
+            layout.starts.extend([start] * chains)
+        return layout
+
+    def check(self, model: MaskedModel, constraints: Sequence[Constraint]) -> None:
+        """Refuse constraints that these sequences cannot meet, with the reason."""
+        if not constraints:
+            return
+        refuse(
+            (isinstance(model, ConditionalModel), "translations take no constraints: drop them.")
+        )
+        # Many chains may begin alike.
+        distinct = Layout(list({one.key: one for one in self.starts}.values()))
+        sequences = distinct._partly(model, constraints)
+        for constraint in constraints:
+            constraint.check(model, sequences, self.resizable)
+        check_words_agree(constraints, model)
+        for constraint in constraints:
+            wrong = (~constraint.possible(sequences, model)).nonzero().flatten()
+            if wrong.numel():
+                start = distinct.starts[int(wrong[0])]
+                name = f"a sequence of {len(start.tokens)} tokens"
+                if not all(start.free) or start.reference:
+                    kind = "text" if start.reference else "template"
+                    name = f"{kind} {start.template + 1}"
+                raise InputError(f"{name} cannot meet {constraint}: change one of them.")
+
+    def fitted(self, model: MaskedModel, constraints: Sequence[Constraint]) -> Layout:
+        """Return a layout that has what must stand there, if it has room for it.
+
+        Blanks of unknown length get room for it, and texts get the words that they lack.
+        """
+        if not constraints:
+            return self
+        layout = self._holding(model, constraints)
+        if not layout.resizable or not any(model.mask_id in one.tokens for one in layout.starts):
+            return layout
+        distinct = {one.key: one for one in layout.starts}
+        fitting = {key: one.fitting(model, constraints) for key, one in distinct.items()}
+        return Layout([fitting[one.key] for one in layout.starts])
+
+    def _holding(self, model: MaskedModel, constraints: Sequence[Constraint]) -> Layout:
+        """Return a layout of texts into which the words are put that they must hold and lack.
+
+        A word is inserted where lengths may change, and takes the place of others where they may
+        not; the chains of a text have it at different places. Where none will do, the text stays.
+        """
+        words = tuple(w for one in constraints if isinstance(one, ContainsWords) for w in one.words)
+        others = [one for one in constraints if not isinstance(one, ContainsWords)]
+        chains, seen = Counter(one.template for one in self.starts), Counter[int]()
+        found: dict[tuple[Any, int], list[ChainStart]] = {}
+        starts = list[ChainStart]()
+        for start in self.starts:
+            share = (seen[start.template] + 0.5) / chains[start.template]
+            seen[start.template] += 1
+            # Blanks that have not been filled yet may hold any word.
+            lacks = start.reference and model.mask_id not in start.tokens
+            for size in range(1, len(words) + 1) if lacks else ():
+                key = (start.key, size)
+                if key not in found:
+                    checks = [*others, ContainsWords(words[:size])]
+                    found[key] = start.with_word(model, words[size - 1], checks)
+                if found[key]:
+                    start = found[key][int(share * len(found[key]))]
+            starts.append(start)
+        return Layout(starts)
+
+    def possible(
         self, model: MaskedModel, constraints: Sequence[Constraint]
     ) -> Bool[Tensor, " chains"]:
         """Return which chains can meet all constraints."""
@@ -382,8 +308,8 @@ class Layout:
 
     def _partly(self, model: MaskedModel, constraints: Sequence[Constraint]) -> PartlyFilled:
         """Return these sequences as constraints are asked about them."""
-        width = max(map(len, self.tokens))
-        chains = self.chains(model, range(len(self.tokens)), width).to(model.device)
+        width = max(len(one.tokens) for one in self.starts)
+        chains = self.chains(model, range(len(self.starts)), width).to(model.device)
         nowhere, first = torch.zeros_like(chains.free), torch.zeros_like(chains.lengths)
         conditional = MaskedConditional(constraints=tuple(constraints))
         sequences = conditional.filling(chains.sequences, nowhere, first, model)
@@ -392,20 +318,25 @@ class Layout:
 
     def chains(self, model: MaskedModel, rows: range, width: int) -> Chains:
         """Return some chains at their layout, before any step, padded to a width."""
-        own, longest = self.chosen(rows), max(map(len, self.reference), default=0)
+        own = [self.starts[row] for row in rows]
+        longest = max(len(one.reference) for one in self.starts)
         chains = Chains.at(
-            _padded(own.tokens, width, model.mask_id),
+            _padded([one.tokens for one in own], width, model.mask_id),
             torch.arange(rows.start, rows.stop),
-            torch.tensor([len(tokens) for tokens in own.tokens]),
-            _padded(own.free, width, False),
-            source=torch.tensor(own.template),
-            reference=_padded(own.reference, longest, -1) if own.reference else None,
+            torch.tensor([len(one.tokens) for one in own]),
+            _padded([one.free for one in own], width, False),
+            source=torch.tensor([one.template for one in own]),
+            reference=_padded([one.reference for one in own], longest, -1) if longest else None,
         )
         if not self.resizable:
             return chains
         # Chains with fewer regions have some that are always empty.
-        bounds = _padded(own.bounds, max(map(len, self.bounds)), (0, 0))
-        return replace(chains, region=_padded(own.region, width, -1), bounds=bounds)
+        most = max(len(one.bounds) for one in self.starts)
+        return replace(
+            chains,
+            region=_padded([one.region for one in own], width, -1),
+            bounds=_padded([one.bounds for one in own], most, (0, 0)),
+        )
 
 
 def _padded(lines: Sequence[Sequence[Any]], width: int, value: Any) -> Tensor:

@@ -28,7 +28,7 @@ from maskov.models.base import MaskedModel
 from maskov.models.scorer import Scorer
 from maskov.moves import Resize
 from maskov.random import Rng
-from maskov.starts import Layout, fill
+from maskov.starts import ChainStart, Layout, fill
 from maskov.types import Chains, Float, Int, Proposal, StepInfo, Tensor
 
 # Their random numbers are those of chains from here on, which no run has.
@@ -49,16 +49,24 @@ def pilot_chains(layout: Layout, count: int, kernel: Kernel, scorer: Scorer, rng
 
 
 def _blanks(
-    layout: Layout, count: int, kernel: Kernel, model: MaskedModel, sizes: int | None = None
+    layout: Layout, count: int, kernel: Kernel, model: MaskedModel, end: int | None = None
 ) -> Layout:
-    rows = [place * len(layout.tokens) // count for place in range(count)]
-    return layout.blanked(model, rows, sizes).fitted(model, kernel.conditional.constraints)
+    """Return blank chains of sizes spread over the bounds, or all at the smaller or larger end."""
+    starts = list[ChainStart]()
+    for number in range(count):
+        start = layout.starts[number * len(layout.starts) // count]
+        sizes = [
+            a + int((number + 0.5) / count * (b - a + 1)) if end is None else (a, b)[end]
+            for a, b in start.bounds
+        ]
+        starts.append(start.blanked(model, sizes))
+    return Layout(starts).fitted(model, kernel.conditional.constraints)
 
 
 def spans(layout: Layout, count: int, kernel: Kernel, model: MaskedModel) -> Int[Tensor, "n 2"]:
     """Return the fewest and the most positions with which such chains can meet constraints."""
-    ends = (_blanks(layout, count, kernel, model, sizes) for sizes in (0, 1))
-    return torch.tensor([[len(ids) for ids in end.tokens] for end in ends]).T
+    ends = (_blanks(layout, count, kernel, model, end) for end in (0, 1))
+    return torch.tensor([[len(one.tokens) for one in end.starts] for end in ends]).T
 
 
 @contextmanager
@@ -90,7 +98,7 @@ def tune(
         chains = pilot_chains(layout, _LENGTH_CHAINS, last, scorer, rng)
         own = spans(layout, _LENGTH_CHAINS, last, scorer.model)
         # All chains together make at most as many steps as the run.
-        steps = int(last.steps(chains).max()) * schedule.epochs * len(layout.tokens)
+        steps = int(last.steps(chains).max()) * schedule.epochs * len(layout.starts)
         most = max(_LENGTH_STEPS, steps // _LENGTH_CHAINS)
         found, even = flat_weights(last, chains, own, most, scorer, rng)
     scorer.check()
@@ -373,7 +381,7 @@ def planned_path(
     Where lines of input differ, the pilot is of the first: another line's path is as valid, if
     less even.
     """
-    count = min(PILOTS, len(layout.tokens))
+    count = min(PILOTS, len(layout.starts))
     chains = layout.chains(scorer.model, range(count), layout.width).to(scorer.model.device)
     blank = replace(chains, chain=chains.chain + FIRST_CHAIN)
     few = torch.arange(min(_DRAWS, count), device=scorer.model.device)

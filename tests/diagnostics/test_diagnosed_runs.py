@@ -27,7 +27,7 @@ IN_ORDER = Metropolis(Raw(), Site(positions=Sweep("left-to-right")), delayed=Del
 def counted(kernel, layout, seed: int, epochs: int, first: int) -> np.ndarray:
     """Return visits, acceptances and changes by chain and position, from epoch `first` on."""
     engine, draws = Scorer(MODEL), CounterRng(seed)
-    state = layout.chains(MODEL, range(len(layout.tokens)), max(map(len, layout.tokens)))
+    state = layout.chains(MODEL, range(len(layout.starts)), layout.width)
     if (state.tokens == MODEL.mask_id)[state.inside].any():
         state = fill(state, "masked", kernel.conditional, engine, draws)
     state = kernel.init(state, engine)

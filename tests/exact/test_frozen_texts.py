@@ -32,10 +32,10 @@ def test_the_law_of_the_rest_is_left_invariant(move, energy):
     model = random_table(length=4, size=2)
     layout = Layout.of_texts(model, ["a b a b"], 1, [[1]])
     states = all_states(model, 4)
-    fits = states[states[:, 1] == layout.tokens[0][1]]
+    fits = states[states[:, 1] == layout.starts[0].tokens[1]]
     joint = distribution(model, energy, states)
     given = joint[states[:, 1] == 1] / joint[states[:, 1] == 1].sum()
-    chains = fresh_state(fits, torch.tensor(layout.free).expand(fits.shape))
+    chains = fresh_state(fits, torch.tensor(layout.starts[0].free).expand(fits.shape))
     kernel = Metropolis(energy, move, delayed=DelayedAcceptance(1))
     moved = torch.zeros(4, dtype=torch.bool)
     for seed, number in itertools.product(range(3), range(int(kernel.steps(chains)[0]))):
@@ -44,16 +44,17 @@ def test_the_law_of_the_rest_is_left_invariant(move, energy):
         assert invariance_error(matrix, given) < 1e-10
         for start, end in (matrix > 0).nonzero().tolist():
             moved |= fits[start] != fits[end]
-    assert moved.tolist() == layout.free[0]
+    assert moved.tolist() == layout.starts[0].free
 
 
 def _every_state(layout: Layout, model, tokens: list[int]) -> Chains:
     """Return chains at everything that the only chain of a layout may become."""
     first = layout.chains(model, range(1), layout.width)
-    held = [token for token, free in zip(layout.tokens[0], layout.free[0], strict=True) if not free]
+    (start,) = layout.starts
+    held = [token for token, free in zip(start.tokens, start.free, strict=True) if not free]
     found = []
-    for sizes in itertools.product(*(range(a, b + 1) for a, b in layout.bounds[0])):
-        free, region = layout.at_sizes(0, sizes)
+    for sizes in itertools.product(*(range(a, b + 1) for a, b in start.bounds)):
+        free, region = start.at_sizes(sizes)
         for chosen in itertools.product(tokens, repeat=sum(sizes)):
             rest, fixed = iter(chosen), iter(held)
             row = [next(rest) if one else next(fixed) for one in free]
@@ -73,9 +74,10 @@ def test_stretches_that_change_their_lengths(energy):
     model = tiny_bert("red green blue")
     inputs = Inputs(texts=("red blue green",), sampled=True, frozen=((1,),))
     layout = layout_of(model, inputs, 1, 0)
-    assert layout.bounds == [[(1, 2), (1, 2)]]
-    assert layout.region == [[0, -1, 1]]
-    red, blue, green = layout.tokens[0]
+    (start,) = layout.starts
+    assert start.bounds == [(1, 2), (1, 2)]
+    assert start.region == [0, -1, 1]
+    red, blue, green = start.tokens
     model.forbidden[blue] = True
     chains = _every_state(layout, model, [red, green])
     assert len(chains.tokens) == 36

@@ -152,8 +152,8 @@ def test_under_constraints_z_is_that_of_the_sequences_that_meet_them(constraint,
 def test_z_of_every_length_is_unbiased_where_particles_have_several():
     # Lengths are drawn evenly and kept; the target is exp(−E) over all of them.
     model = random_table((2, 3), size=3)
-    layout = Layout.blank(model, draw_lengths(model, 2, 3, 4000 * PARTICLES, 0))
-    chains = layout.chains(model, range(len(layout.tokens)), 3)
+    layout = Layout.blank(model, [draw_lengths(model, 2, 3, 4000 * PARTICLES, 0)])
+    chains = layout.chains(model, range(len(layout.starts)), 3)
     kernel = Population(Metropolis(Raw(), Site(), 0.7), Ordered(), PARTICLES, PATH, 2, 1)
     scorer = Scorer(model)
     chains = kernel.first(chains, scorer, CounterRng(1))

@@ -134,7 +134,7 @@ def _few_steps(monkeypatch):
 
 
 def _tuned(text: str, seed: int):
-    layout = Layout.of_texts(LENGTHS, [text], 1).resized([[(2, 4)]])
+    layout = Layout([Layout.of_texts(LENGTHS, [text], 1).starts[0].resized([(2, 4)])])
     return tune(KERNEL, Schedule(epochs=1), "flat", layout, Scorer(LENGTHS), CounterRng(seed))
 
 

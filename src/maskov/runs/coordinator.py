@@ -400,21 +400,29 @@ class Coordinator:
         model, layout, manifest = self.model, self.layout, self.manifest
         experts, particles, lines = manifest.experts, manifest.particles, manifest.inputs.names
         names = ("energy_target", "expert_energy") if experts else ()
-        row, fixed = self.store.row(epoch), layout.reference and not layout.resizable
+        row = self.store.row(epoch)
         columns = [row[name].tolist() for name in ("lengths", "energy_raw", "energy_norm", *names)]
         rows = zip(self.store.tokens(epoch).tolist(), *columns, strict=True)
         for chain, (tokens, length, raw, norm, *rest) in enumerate(rows):
-            ids, template = tokens[:length], layout.template[chain]
+            ids, start = tokens[:length], layout.starts[chain]
             sample = Sample(
-                chain, epoch, model.decode(ids), model.token_strings(ids), ids, raw, norm, template
+                chain,
+                epoch,
+                model.decode(ids),
+                model.token_strings(ids),
+                ids,
+                raw,
+                norm,
+                start.template,
             )
             if rest:
                 energies = {"target": rest[0], **dict(zip(experts, rest[1], strict=True))}
                 sample = replace(sample, energies=energies)
             if lines is not None:
-                parent = model.token_strings(layout.reference[chain]) if fixed else None
-                changed = None if parent is None else mutations(parent, sample.tokens)
-                sample = replace(sample, name=lines[template], mutations=changed)
+                fixed = start.reference and not layout.resizable
+                parent = model.token_strings(start.reference)
+                changed = mutations(parent, sample.tokens) if fixed else None
+                sample = replace(sample, name=lines[start.template], mutations=changed)
             if particles:
                 # Those that were drawn again by their weights all have the same.
                 population, ancestor = chain // particles, int(row["ancestor"][chain])

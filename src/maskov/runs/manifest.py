@@ -76,7 +76,7 @@ def manifest_of(
     invariant, notes = leaves_invariant(kernel, config.schedule)
     if model.caution:
         notes.append(model.caution)
-    stay = {token for tokens in layout.reference for token in tokens} & model.only_given
+    stay = {token for one in layout.starts for token in one.reference} & model.only_given
     if stay:
         names = ", ".join(f"'{name}'" for name in sorted(model.token_strings(sorted(stay))))
         notes.append(
@@ -109,7 +109,7 @@ def manifest_of(
         experts=distinct_names(part for _, part in others),
         expert_weights=tuple(weight for weight, _ in others),
         compares=energy is not None and energy.compares,
-        regions=max(map(len, layout.bounds), default=0),
+        regions=max(len(one.bounds) for one in layout.starts),
         particles=kernel.particles,
         name=name,
     )

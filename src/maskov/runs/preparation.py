@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import groupby
 from typing import Literal
 
 import torch
@@ -228,13 +229,14 @@ def check_schedule(
     """Refuse blocks that do not fit, and a run `until` convergence that could never be found."""
     first = kernel_at(kernel, replace(schedule, force_accept=0), 0)
     block = max((sweep.block for sweep in sweeps_of(first)), default=1)
-    shortest = min(sum(free) for free in layout.free)
+    shortest = min(sum(one.free) for one in layout.starts)
     # Chains of texts that may change everywhere have one target, whatever text they started from.
     compares = kernel.energy is not None and kernel.energy.compares
     alike = inputs.texts is not None and inputs.frozen is None and not compares
-    lines = [0 if alike else line for line in layout.template]
-    lengths = [0 if inputs.sampled else len(tokens) for tokens in layout.tokens]
-    targets = Counter(zip(lines, lengths, strict=True))
+    targets = Counter(
+        (0 if alike else one.template, 0 if inputs.sampled else len(one.tokens))
+        for one in layout.starts
+    )
     refuse(
         (
             # Translations may be short; a block is then all of one.
@@ -390,18 +392,18 @@ def layout_of(model: MaskedModel, inputs: Inputs, chains: int, seed: int) -> Lay
             ),
         )
         return layout
-    chosen = None if inputs.chosen is None else [size for row in inputs.chosen for size in row]
     if inputs.texts is not None:
         layout = Layout.of_texts(model, inputs.texts, chains, inputs.frozen)
     elif inputs.chosen is not None:
-        layout = Layout.of_sources(model, inputs.chosen)
+        layout = Layout.blank(model, inputs.chosen)
     else:
         assert inputs.length is not None
-        layout = Layout.blank(model, draw_lengths(model, *inputs.length, chains, seed))
-    if chosen is not None and chosen != list(map(len, layout.tokens)):
+        layout = Layout.blank(model, [draw_lengths(model, *inputs.length, chains, seed)])
+    lengths = [len(one.tokens) for one in layout.starts]
+    if inputs.chosen is not None and [n for row in inputs.chosen for n in row] != lengths:
         raise InputError("'inputs.chosen' are not the lengths of the drafts.")
     if inputs.bounds is not None:
-        return layout.resized([[inputs.bounds[line]] for line in layout.template])
+        return Layout([one.resized([inputs.bounds[one.template]]) for one in layout.starts])
     return _with_bounds(model, layout, inputs) if inputs.sampled else layout
 
 
@@ -411,22 +413,23 @@ def _with_bounds(model: MaskedModel, layout: Layout, inputs: Inputs) -> Layout:
     Between frozen tokens each stretch has one token at least and twice its own at most, or what is
     left of the model's length.
     """
-    bounds = []
-    for row, tokens in enumerate(layout.tokens):
-        size, sizes = len(tokens), layout.stretches(row)
-        if sum(sizes) < size:
+    starts = []
+    for start in layout.starts:
+        size, free = len(start.tokens), sum(start.free)
+        if free < size:
             room = model.max_length - size
-            bounds.append([(1, own + min(own, room * own // sum(sizes))) for own in sizes])
+            own = [len(list(run)) for is_free, run in groupby(start.free) if is_free]
+            starts.append(start.resized([(1, n + min(n, room * n // free)) for n in own]))
             continue
         usual = (max(model.min_length, (size + 1) // 2), min(model.max_length, 2 * size))
         fewest, most = inputs.length or usual
         if not fewest <= size <= most:
             raise InputError(
-                f"text {layout.template[row] + 1} has {size} tokens, outside the length "
+                f"text {start.template + 1} has {size} tokens, outside the length "
                 f"{fewest}:{most} that chains may have."
             )
-        bounds.append([(fewest, most)])
-    resized = layout.resized(bounds)
+        starts.append(start.resized([(fewest, most)]))
+    resized = Layout(starts)
     if resized.shortest < model.min_length:
         raise InputError(
             f"a text may shrink to {resized.shortest} tokens, '{model.name}' takes "
@@ -447,11 +450,11 @@ def search_lengths(model: ConditionalModel, chains: int, scorer: Scorer) -> list
     """
     count = min(SEARCHED, model.max_length)
     tried = choose_lengths(model, "top", count, 0)
-    layout = Layout.of_sources(model, tried)
+    layout = Layout.blank(model, tried)
     found: list[list[int]] = []
     for first in range(0, len(tried), _AT_ONCE):
         rows = range(first * count, min(first + _AT_ONCE, len(tried)) * count)
-        width = max(len(layout.tokens[row]) for row in rows)
+        width = max(len(layout.starts[row].tokens) for row in rows)
         blank = layout.chains(model, rows, width).to(model.device)
         filled = fill(blank, "mask-predict", MaskedConditional(), scorer, CounterRng(0)).sequences
         filled = replace(filled, pass_cache=scorer.cache(filled))
@@ -481,7 +484,7 @@ def rebuild(
         check_same(name, manifest.energy_models.get(name), found)
     layout = layout_of(model, config.inputs, config.chains, config.seed)
     layout = layout.fitted(model, kernel.conditional.constraints)
-    size = (len(layout.tokens), layout.width, layout.shortest)
+    size = (len(layout.starts), layout.width, layout.shortest)
     if size != (manifest.chains, manifest.width, manifest.shortest):
         raise RunError("the manifest of this run is damaged: 'inputs' give other sequences.")
     return kernel, layout

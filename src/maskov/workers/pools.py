@@ -467,7 +467,7 @@ def group_size(scorer: Scorer, kernel: Kernel, schedule: Schedule, layout: Layou
     """
     if kernel.particles:
         return kernel.particles
-    chains, model = len(layout.tokens), scorer.model
+    chains, model = len(layout.starts), scorer.model
     # Epochs that accept everything come first, and those of a burn-in with another energy.
     first, moving = (kernel_at(kernel, schedule, e) for e in (0, schedule.epochs - 1))
     in_rounds = (sampler_for(model, one) is not None for one in (first, moving))

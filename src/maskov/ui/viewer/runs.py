@@ -188,12 +188,12 @@ class Player:
             if sum(map(len, rows)) > MOST_TOKENS:
                 raise InputError("this chain is too long to show.")
             traces, manifest, done = opened.run.traces, opened.run.manifest, replayer.epochs
-            sources = manifest.inputs.sources
+            sources, start = manifest.inputs.sources, replayer.layout.starts[chain]
             return {
                 "chain": chain,
                 "texts": [spelled(model.token_strings(row)) for row in rows],
-                "free": [] if replayer.layout.resizable else replayer.layout.free[chain],
-                "source": None if sources is None else sources[replayer.layout.template[chain]],
+                "free": [] if replayer.layout.resizable else start.free,
+                "source": None if sources is None else sources[start.template],
                 "experts": {
                     name: json_safe(traces["expert_energy"][:done, chain, column].tolist())
                     for column, name in enumerate(manifest.experts)
