@@ -138,7 +138,7 @@ def rates(toy: Toy, setting: tuple[int, int, int], populations: int, runs: int) 
         kind = "wrong" if abs(error) > WRONG else "right" if abs(error) < WRONG / 2 else None
         if kind is not None:
             counts[kind] += 1
-            counts[f"{kind}_converged"] += found.agree
+            counts[f"{kind}_converged"] += not found.problems
     return {"toy": toy.name, "setting": setting, "populations": populations, "runs": runs,
             "error": float(np.mean(errors)), **counts}  # fmt: skip
 

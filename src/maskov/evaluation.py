@@ -8,7 +8,7 @@ import lzma
 import math
 import os
 import zlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
@@ -113,9 +113,12 @@ def evaluate(
     ]
     # What is counted: of a sequence the letters are the words.
     counted = [" ".join(record.sequence) for record in records] or list(map(str, texts))
-    for text, label in zip(counted, labels, strict=True):
-        if not text.split():
-            raise InputError(f"{label} is empty; give at least one word.")
+    refuse(
+        *(
+            (not text.split(), f"{label} is empty; give at least one word.")
+            for text, label in zip(counted, labels, strict=True)
+        )
+    )
     # Before any long work: the judge and the training file may be missing.
     ((name, fingerprint),) = judge.models().items()
     spelt = causal_spellings(judge, records) or counted
@@ -254,19 +257,17 @@ def self_bleu(texts: Sequence[str]) -> Estimate:
     tokenise = BLEU(effective_order=True).tokenizer
     words = [tokenise(text.rstrip()).split() for text in texts]
     counts = [Counter(gram for n in range(_ORDER) for gram in _ngrams(w, n + 1)) for w in words]
-    # The largest and the second largest count of each n-gram in any text.
-    first, second = Counter[tuple[str, ...]](), Counter[tuple[str, ...]]()
+    # The second largest and the largest count of each n-gram in any text.
+    largest = defaultdict[tuple[str, ...], list[int]](lambda: [0, 0])
     for each in counts:
         for gram, count in each.items():
-            if count > first[gram]:
-                first[gram], count = count, first[gram]
-            second[gram] = max(second[gram], count)
+            largest[gram] = sorted([*largest[gram], count])[1:]
     scores = []
     for index, own in enumerate(counts):
         correct, total = [0] * _ORDER, [0] * _ORDER
         for gram, count in own.items():
-            others_count = second[gram] if count == first[gram] else first[gram]
-            correct[len(gram) - 1] += min(count, others_count)
+            second, first = largest[gram]
+            correct[len(gram) - 1] += min(count, second if count == first else first)
             total[len(gram) - 1] += count
         size = len(words[index])
         others = (len(other) for number, other in enumerate(words) if number != index)
@@ -320,19 +321,16 @@ def _lines(file: Any, training: object, update: Callable[[bytes], object]) -> It
 
 def _sequences(lines: Iterable[str], training: object) -> Iterator[str]:
     """Yield the sequences of FASTA, whose lines are joined, or of lines without a header."""
-    parts, size, headed = list[str](), 0, False
+    text, headed = "", False
     for line in lines:
-        if line.startswith(">"):
-            yield "".join(parts).removesuffix("*")
-            parts, size, headed = [], 0, True
-        elif headed:
-            parts.append("".join(line.split()))
-            size += len(parts[-1])
-            if size > _MAX_LINE:
-                raise InputError(f"a record of '{training}' is too long for a sequence.")
-        else:
-            yield line
-    yield "".join(parts).removesuffix("*")
+        header = line.startswith(">")
+        if header or not headed:
+            yield text.removesuffix("*")
+            text, headed = "", headed or header
+        text += "" if header else line.strip()
+        if len(text) > _MAX_LINE:
+            raise InputError(f"a record of '{training}' is too long for a sequence.")
+    yield text.removesuffix("*")
 
 
 def _hash(text: str) -> bytes:

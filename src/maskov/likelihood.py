@@ -417,8 +417,8 @@ def _at_length(
     kernel = _with_path(kernel, group, scorer, plan)
     summary, passes = _populations(kernel, group, scorer, plan)
     one = LengthEvidence(
-        length, len(lines), summary.log_z.value, summary.log_z.error, float(values.sum()),
-        passes, summary.agree, tuple(summary.problems), _curve(kernel, summary, known, length),
+        length, len(lines), summary.log_z.value, summary.log_z.error, float(values.sum()), passes,
+        not summary.problems, tuple(summary.problems), _curve(kernel, summary, known, length),
         line=line,
     )  # fmt: skip
     return one, values
@@ -464,7 +464,9 @@ def _bounds(energy: Ordered, group: Group, scorer: Scorer, plan: EvidencePlan) -
     other_numbers = replace(plan, seed=plan.seed + 1)
     above, _ = _populations(backward(forward), group, scorer, other_numbers)
     lower, upper = below.log_z, above.log_z
-    return Bounds(lower, replace(upper, value=-upper.value), below.agree, tuple(below.problems))
+    return Bounds(
+        lower, replace(upper, value=-upper.value), not below.problems, tuple(below.problems)
+    )
 
 
 def _curve(

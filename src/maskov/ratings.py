@@ -138,13 +138,19 @@ def export(
     for name, found in texts.items():
         # Skipping empty texts silently would flatter their condition. JSON can spell half of a
         # character, which no file or page can hold.
-        for line, text in enumerate(found, 1):
-            if not text.strip() or any("\ud800" <= letter <= "\udfff" for letter in text):
-                raise InputError(
-                    f"line {line} of '{name}' is empty or not Unicode text; remove it."
+        refuse(
+            *(
+                (
+                    not text.strip() or any("\ud800" <= letter <= "\udfff" for letter in text),
+                    f"line {line} of '{name}' is empty or not Unicode text; remove it.",
                 )
-        if not 1 <= per_run <= len(found):
-            raise InputError(f"'{name}' has {len(found)} texts: --per-run must be 1 to that.")
+                for line, text in enumerate(found, 1)
+            ),
+            (
+                not 1 <= per_run <= len(found),
+                f"'{name}' has {len(found)} texts: --per-run must be 1 to that.",
+            ),
+        )
     drawn = [
         {"condition": name, "line": place + 1, "text": texts[name][place]}
         for name in texts

@@ -29,9 +29,9 @@ LENGTHS = {"inputs": Inputs(length=(5, 7))}
 @pytest.mark.parametrize(
     ("raw", "steps", "changes", "state", "headline", "tone", "advice"),
     [
-        (noise(1000), 5, {}, "converged", "the chains agree", "good", ""),
+        (noise(1000), 5, {}, "converged", "has converged", "good", ""),
         (noise(20), 5, {}, "not converged", "too short", "open", "--epochs"),
-        (noise(100, apart=50), 5, {}, "not converged", "the chains disagree", "open",
+        (noise(100, apart=50), 5, {}, "not converged", "has not converged", "open",
          "--burn-in 50 or --moves site:1,span:2 or --particles 64"),
         *((noise(epochs), 5, {}, f"too short to tell: {epochs} traced epochs", "too short", "open",
            "--epochs") for epochs in (1, 7)),
@@ -48,7 +48,7 @@ LENGTHS = {"inputs": Inputs(length=(5, 7))}
               ({"schedule": ANNEALED}, "annealed", "open", "--target-temperature"),
               ({"schedule": {"force_accept": 9}}, "forced", "bad", "--burn-in 9"),
           )),
-        (noise(1010), 5, {"schedule": SETTLED}, "converged", "agree", "good", ""),
+        (noise(1010), 5, {"schedule": SETTLED}, "converged", "has converged", "good", ""),
         (noise(400), 5, {"kernel": "draws"}, "independent draws", "independent", "good", ""),
     ],
 )  # fmt: skip

@@ -367,6 +367,6 @@ def test_particles_that_move_less_than_once_a_position_are_not_called_converged(
         PopulationSummary(np.zeros((5, 4, 8)), ancestor, energy, moves=moves, positions=20)
         for moves in (19, 20)
     )
-    assert moved.agree
+    assert not moved.problems
     assert len(still.problems) == 1
     assert "19 moves for 20 positions" in still.problems[0]

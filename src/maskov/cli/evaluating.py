@@ -132,8 +132,10 @@ def evaluate(
     run = maskov.Run.open(source) if references is None and Path(source).is_dir() else None
     texts, values = list[Any](), dict[str, Any]()
     if references is not None:
-        if training is not None and judge is None:
-            raise InputError("--training with --references needs a judge: give --judge.")
+        refuse((
+            training is not None and judge is None,
+            "--training with --references needs a judge: give --judge.",
+        ))  # fmt: skip
         texts, others = _read_pairs(source, references)
         values = asdict(compare(texts, others))
     elif run is None:

@@ -206,9 +206,9 @@ def diagnose(
 ) -> None:
     """Check the convergence of a run: R-hat, effective sample sizes, rates, costs."""
     opened = maskov.Run.open(run)
-    summary, diagnosis = opened.summary().to_dict(), opened.diagnose()
+    summary, diagnosis = vars(opened.summary()), opened.diagnose()
     if json:
-        print_object({"diagnosis": diagnosis.to_dict(), **summary})
+        print_object({"diagnosis": diagnosis, **summary})
         return
     # Sentences are not folded, so that grep finds them.
     print(printable("\n".join(diagnosis.verdict.lines())))

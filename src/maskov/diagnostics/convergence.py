@@ -169,12 +169,12 @@ def convergence(draws: Values, groups: int = 1) -> Convergence:
         )
 
 
-def effective_size(draws: Values) -> float | None:
-    """Return the effective size of the mean of draws × chains."""
+def effective_size(draws: Values) -> float:
+    """Return the effective size of the mean of draws × chains; it may be not-a-number."""
     from arviz_stats.base import array_stats
 
     with np.errstate(divide="ignore", invalid="ignore"):
-        return _finite(array_stats.ess(draws.T, method="mean"))
+        return float(array_stats.ess(draws.T, method="mean"))
 
 
 def nested_r_hat(draws: Values) -> float:

@@ -1,7 +1,7 @@
 """What `maskov diagnose` reports: rates, costs and mean energies, convergence, and a verdict."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -54,10 +54,6 @@ class Summary:
     energy_raw_standard_error: float | None
     energy_norm_mean: float | None
     energy_norm_standard_error: float | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data."""
-        return asdict(self)
 
 
 def summarise(manifest: Manifest, traces: Traces) -> Summary:
@@ -188,10 +184,6 @@ class Diagnosis:
     def __str__(self) -> str:
         notes = [f"note: {note}" for note in self.notes]
         return "\n".join([*self.verdict.lines(), *map(str, self.tables()), *notes])
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data."""
-        return asdict(self)
 
     def tables(self) -> list[Table]:
         """Return the tables that a reader sees: convergence or populations, experts."""

@@ -165,12 +165,11 @@ class PopulationSummary:
             return math.nan
         means, errors = [], []
         for energy, ancestor in zip(self.energy, self.ancestor, strict=True):
-            names = np.unique(ancestor)
-            share = np.array([(ancestor == name).mean() for name in names])
-            family = np.array([energy[ancestor == name].mean() for name in names])
-            means.append(float((share * family).sum()))
-            scatter = float((share**2 * (family - means[-1]) ** 2).sum()) * len(names)
-            errors.append(scatter / (len(names) - 1) if len(names) > 1 else math.inf)
+            names, family = np.unique(ancestor, return_inverse=True)
+            means.append(float(energy.mean()))
+            apart = np.bincount(family, energy - means[-1]) / len(energy)
+            count = len(names)
+            errors.append((apart**2).sum() * count / (count - 1) if count > 1 else math.inf)
         precision = 1 / np.maximum(np.array(errors), 1e-300)
         if not precision.any():
             return math.nan
@@ -220,11 +219,6 @@ class PopulationSummary:
             ),
         ]
         return [problem for holds, problem in rules if holds]
-
-    @property
-    def agree(self) -> bool:
-        """Whether nothing speaks against the populations."""
-        return not self.problems
 
 
 @dataclass(frozen=True)
@@ -276,16 +270,6 @@ class PopulationFigures:
     problems: list[str]
     tokens: list[TokenShare]
     lengths: list[LengthShare]
-
-
-@dataclass(frozen=True)
-class PopulationVerdict(Verdict):
-    """A verdict on populations instead of chains."""
-
-    @property
-    def headline(self) -> str:
-        """Whether the rule is exact, and what the run lacks."""
-        return super().headline.replace("chains", "populations")
 
 
 def population_figures(
@@ -360,16 +344,14 @@ def by_length(
 def population_verdict(manifest: Manifest, figures: list[PopulationFigures]) -> Verdict:
     """Return the verdict: populations agree within the bounds above, or what speaks against it."""
     if not figures:
-        return PopulationVerdict(
-            "too short to tell", "the populations are not at the end of their path"
-        )
+        return Verdict("too short to tell", "the populations are not at the end of their path")
     bad = [one for one in figures if one.problems]
     if bad:
         reason, _, advice = bad[0].problems[0].rpartition(": use ")
-        return PopulationVerdict("not converged", reason, advice=advice)
+        return Verdict("not converged", reason, advice=advice)
     worst = max(figures, key=lambda one: one.spread)
     ancestors = min(min(one.ancestors) for one in figures)
-    return PopulationVerdict(
+    return Verdict(
         "converged",
         f"{len(worst.each)} independent populations agree: log Z = {worst.log_z:.2f} ± "
         f"{worst.error:.2f}, {ancestors} ancestors at least",

@@ -223,10 +223,9 @@ def _part(name: str, draws: Values, groups: int, outer: bool = False) -> TokenSt
     # Of chains that stand still, each is one draw at best.
     third = len(draws) // 3
     used = np.concatenate([draws[:third], draws[-third:]]) if outer else draws
-    ess = float(chains) if stands else effective_size(used)
-    if ess is None:
+    ess = float(chains) if stands else effective_size(used) * len(draws) / len(used)
+    if not math.isfinite(ess):
         return None
-    ess = ess if stands else ess * len(draws) / len(used)
     return TokenStatistic(
         name=name, chains=chains, mean=float(draws.mean()), r_hat=r_hat, r_hat_limit=limit,
         ess_bulk=ess,

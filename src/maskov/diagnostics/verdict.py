@@ -22,7 +22,7 @@ MAX_FACTOR = 20.0
 # The tone of each state: `good`, `open` (more work would help) or `bad` (the samples have no
 # target, or never moved); and its headline.
 _STATES = {
-    "converged": ("good", "The rule is exact, and the chains agree"),
+    "converged": ("good", "The rule is exact, and the run has converged"),
     "not converged": ("open", "The rule is exact; the run is too short"),
     "too short to tell": ("open", "The rule is exact; the run is too short"),
     "constant": ("bad", "The rule is exact; the chains did not move"),
@@ -68,7 +68,7 @@ class Verdict:
     def headline(self) -> str:
         """Whether the rule is exact, and what the run lacks."""
         if self.state == "not converged" and self.times_longer is None:
-            return "The rule is exact; the chains disagree"
+            return "The rule is exact; the run has not converged"
         return _STATES[self.state][1]
 
 
@@ -158,9 +158,10 @@ def measured(
     """
     until = manifest.config.until
     needed = MIN_ESS if until is None else until.effective
-    found: list[tuple[str, Convergence, float]]
-    found = [(name, one, needed) for name, one in energies.items()]
-    found += [(one.name, one, needed * one.chains / manifest.chains) for one in statistics]
+    found: list[tuple[str, Convergence, float]] = [
+        *((name, one, needed) for name, one in energies.items()),
+        *((one.name, one, needed * one.chains / manifest.chains) for one in statistics),
+    ]
     return [row for row in found if not math.isnan(row[1].ess)]
 
 

@@ -23,10 +23,6 @@ from maskov.ui.report import PAGE_DIGITS, build, json_safe, with_error
 _ID_DIGITS = 12
 # Only the newest are listed.
 _MOST_RUNS = 1000
-_SHOWN = (
-    "model", "kernel", "energy", "chains", "epochs", "epochs_done", "acceptance_rate",
-    "novel_rate", "energy_raw_mean", "energy_norm_mean", "leaves_invariant",
-)  # fmt: skip
 # Samples of a run that its page lists, evenly chosen if there are more.
 MOST_SAMPLES = 5000
 # Maximum tokens of a chain in one response, a few megabytes.
@@ -104,13 +100,12 @@ class RunList:
 @lru_cache(_MOST_RUNS)
 def _summary(path: Path, stamp: Stamp) -> dict[str, Any]:
     run = Run.open(path)
-    summary = run.summary().to_dict()
     about = {
         "created": run.manifest.created,
         "title": run.manifest.name or path.name,
         "particles": run.manifest.particles,
     }
-    return json_safe({name: summary[name] for name in _SHOWN} | about, PAGE_DIGITS)  # type: ignore[no-any-return]
+    return json_safe(vars(run.summary()) | about, PAGE_DIGITS)  # type: ignore[no-any-return]
 
 
 @lru_cache(_MOST_RUNS)
