@@ -55,15 +55,13 @@ _REASONS = {
     "which may be code: it was not run; give the same model as safetensors.",
     "ignore_mismatched_sizes": "the model '{name}' is damaged: its weights do not fit its "
     "config.json.",
-    "Unrecognized configuration class": "'{name}' is not a {what}: transformers has no such class "
-    "for it; give a checkpoint of one.{instead}",
+    "Unrecognized configuration class": "'{name}' is not a {what} that transformers knows.{instead}",
 }
 # What works of other classes than the one named.
 _INSTEAD = {
-    "masked language model": " A masked diffusion model with code of its own loads with --model "
-    "'NAME(architecture=masked-diffusion)', a network that you have built with "
-    "maskov.load(network, tokenizer=tokenizer); a causal model scores texts as --energy "
-    "'autoregressive(NAME)'."
+    "masked language model": " What works: masked diffusion models as "
+    "'NAME(architecture=masked-diffusion)', networks by maskov.load(network, tokenizer=...), "
+    "causal models as energies 'autoregressive(NAME)'."
 }
 # Configuration entries that do not affect the network's shape.
 _NOT_SHAPE = {"_name_or_path", "transformers_version", "architectures", "dtype"}
