@@ -112,7 +112,7 @@ def describe(
         "self_bleu": self_bleu(list(texts)).value,
         "words_js": _divergence(_words(texts), _words(real)),
         "bigrams_seen": sum(c for g, c in grams[0].items() if g in grams[1]) / grams[0].total(),
-        "classifier": _told_apart(texts, real, np.array(losses), np.array(_losses(judge, real))),
+        "classifier": told_apart(texts, real, np.array(losses), np.array(_losses(judge, real))),
     }
 
 
@@ -169,7 +169,7 @@ def _features(texts: Sequence[str], losses: Any, size: int = 2048) -> torch.Tens
     return rows
 
 
-def _told_apart(texts: Sequence[str], real: Sequence[str], mine: Any, theirs: Any) -> float:
+def told_apart(texts: Sequence[str], real: Sequence[str], mine: Any, theirs: Any) -> float:
     """Return the accuracy of a logistic regression on texts it was not trained on."""
     size = min(len(texts), len(real))
     inputs = torch.cat([_features(texts[:size], mine), _features(real[:size], theirs)])

@@ -55,7 +55,8 @@ _REASONS = {
     "which may be code: it was not run; give the same model as safetensors.",
     "ignore_mismatched_sizes": "the model '{name}' is damaged: its weights do not fit its "
     "config.json.",
-    "Unrecognized configuration class": "'{name}' is not a {what} that transformers knows.{instead}",
+    "Unrecognized configuration class": "'{name}' is not a {what} that transformers "
+    "knows.{instead}",
 }
 # What works of other classes than the one named.
 _INSTEAD = {
