@@ -309,6 +309,16 @@ def _fixed_blocks(r: Results) -> str:
     )
 
 
+def _by_a_judge(r: Results) -> str:
+    targets = r.json("evidence/wiki-any-20.json")["targets"]
+    raw, norm = (targets[f"{name}@1"]["nats_per_token"] for name in ("raw", "norm"))
+    return (
+        "It holds for a judge's perplexity of chains that have not converged. The likelihood of "
+        f"held-out text speaks against it so far: at least {raw:.1f} nats per token under E_raw, "
+        f"at least {norm:.1f} under E_norm ([evidence](evidence/README.md))"
+    )
+
+
 def _periods(r: Results) -> str:
     values = r.documents("paper")["degenerate-lows"]["cells"]["lows"]["values"]
     share = values["repeated_below_raw"]["value"]
@@ -330,6 +340,8 @@ WHY: dict[tuple[str, str], str | Callable[[Results], str]] = {
     "proposal can be accepted; mixing in a share ε of the full conditional fixes this",
     ("Blocks make MH", PART): _blocks,
     ("With blocks, degenerate", PART): _SMOOTHING,
+    ("For unconditional text", HELD): _by_a_judge,
+    ("Unconditional quality", HELD): _by_a_judge,
     ("Block Gibbs at", HELD): "With mask-predict's own choice of positions, which leaves no target "
     "invariant",
     ("Annealed chains on", FAILED): "Most proposals equal the current token under either energy, "
