@@ -39,7 +39,6 @@ Stamp = tuple[int, int]
 class OpenedRun:
     """A run; `stamp` changes whenever it progresses."""
 
-    id: str
     path: Path
     stamp: Stamp
     run: Run = field(compare=False)
@@ -78,11 +77,6 @@ class RunList:
         newest = sorted(runs, key=lambda path: (-_changed(path / "manifest.json"), str(path)))
         return {id_of(path): path for path in newest[:_MOST_RUNS]}
 
-    def open(self, run_id: str) -> OpenedRun | None:
-        """Open a run by its id, or return None."""
-        path = self.paths().get(run_id)
-        return None if path is None else OpenedRun(run_id, path, stamp_of(path), Run.open(path))
-
     def summaries(self) -> list[dict[str, Any]]:
         """Return a summary of each run; one that cannot be read has an `error`."""
         lines = []
@@ -100,12 +94,12 @@ class RunList:
 @lru_cache(_MOST_RUNS)
 def _summary(path: Path, stamp: Stamp) -> dict[str, Any]:
     run = Run.open(path)
-    about = {
+    told = vars(run.summary()) | {
         "created": run.manifest.created,
         "title": run.manifest.name or path.name,
         "particles": run.manifest.particles,
     }
-    return json_safe(vars(run.summary()) | about, PAGE_DIGITS)  # type: ignore[no-any-return]
+    return json_safe(told, PAGE_DIGITS)  # type: ignore[no-any-return]
 
 
 @lru_cache(_MOST_RUNS)
@@ -117,10 +111,9 @@ def verdict(path: Path, stamp: Stamp) -> dict[str, Any]:
 def overview(opened: OpenedRun) -> dict[str, Any]:
     """Return the run's report, and what its traces lack for its chains to be replayed."""
     report = build([opened.run], samples=MOST_SAMPLES)["runs"][0]
-    data = json_safe(report, PAGE_DIGITS)
-    del data["diagnosis"]
-    return data | {  # type: ignore[no-any-return]
-        "id": opened.id,
+    del report["diagnosis"]  # what the page shows of it has its own fields
+    return json_safe(report, PAGE_DIGITS) | {  # type: ignore[no-any-return]
+        "id": id_of(opened.path),
         "name": opened.path.name,
         "title": opened.title,
         "why_not_played": why_not(opened.run),

@@ -40,7 +40,7 @@ from maskov.runs import Run
 from maskov.shipped import listed
 from maskov.ui.detokenise import spelled
 from maskov.ui.report import build, json_safe, to_page
-from maskov.ui.viewer.runs import OpenedRun, Player, RunList, id_of, overview, verdict
+from maskov.ui.viewer.runs import OpenedRun, Player, RunList, id_of, overview, stamp_of, verdict
 
 # The addresses that no other machine reaches.
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -159,12 +159,6 @@ def known_models() -> dict[str, str]:
     return {model.name: model.summary for model in listed() if model.kind == "masked"}
 
 
-def choices() -> dict[str, Any]:
-    """Return the choices, bounds and defaults of the form."""
-    fields = RunRequest.model_json_schema()["properties"]
-    return {"models": known_models(), "methods": METHODS, "fields": fields}
-
-
 class LiveRun:
     """A process and what its run folder says of its progress."""
 
@@ -208,9 +202,11 @@ class LiveRun:
         if saved:
             with suppress(MaskovError):  # it may be read while it is being written
                 seen = self._seen(Run.open(self._path))
+        # The position of the file is the process's, too.
+        said = os.pread(self._said.fileno(), _LONGEST_SAID, 0)
+        lines = said.decode(errors="replace").splitlines()
         epoch = seen["epoch"]
-        lines, known = self._lines(), running and epoch > 0
-        since = max(time.monotonic() - self._begun, 1e-9)
+        known, since = running and epoch > 0, max(time.monotonic() - self._begun, 1e-9)
         status, message = "sampling" if saved else "loading the model", ""
         if not running:
             ended = "stopped" if self._asked_to_stop else "failed"
@@ -254,11 +250,6 @@ class LiveRun:
             },
         }
 
-    def _lines(self) -> list[str]:
-        """Return what the process has said; the position of the file is the process's, too."""
-        content = os.pread(self._said.fileno(), _LONGEST_SAID, 0)
-        return content.decode(errors="replace").splitlines()
-
 
 class LiveRuns:
     """The runs that pages start: one at a time, up to MOST_STARTED in all."""
@@ -284,15 +275,9 @@ class LiveRuns:
                 ),
             )
             self._started += 1
-            when = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-            path = self._home / f"page-{when}-{self._started:02d}"
-            self.current = LiveRun(request, path, self._device)
+            name = f"page-{datetime.now(UTC):%Y%m%d-%H%M%S}-{self._started:02d}"
+            self.current = LiveRun(request, self._home / name, self._device)
             return self.current
-
-    def close(self, patience: float) -> None:
-        """Save and stop the current run."""
-        if self.current is not None:
-            self.current.stop(patience)
 
 
 # The server.
@@ -314,8 +299,8 @@ def create_app(
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
-        if live is not None:
-            await to_thread.run_sync(live.close, _STOPPING_SECONDS)
+        if live is not None and live.current is not None:
+            await to_thread.run_sync(live.current.stop, _STOPPING_SECONDS)
 
     app = FastAPI(
         lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False
@@ -397,10 +382,10 @@ def _add_runs(router: APIRouter, run_list: RunList, player: Player) -> None:
     replaying = partial(_in_threads, CapacityLimiter(_REPLAYING_THREADS))
 
     def opened(run_id: str) -> OpenedRun:
-        run = run_list.open(run_id)
-        if run is None:
+        path = run_list.paths().get(run_id)
+        if path is None:
             raise HTTPException(404, "no such run")
-        return run
+        return OpenedRun(path, stamp_of(path), Run.open(path))
 
     @router.get("/report")
     @reading
@@ -441,7 +426,9 @@ def _add_runs(router: APIRouter, run_list: RunList, player: Player) -> None:
 def _add_live(router: APIRouter, live: LiveRuns | None) -> None:
     @router.get("/api/choices")
     def offered() -> Json:
-        return Json({"may_start": live is not None, **choices()})
+        offers = {"may_start": live is not None, "models": known_models(), "methods": METHODS}
+        # Of the form: choices, bounds and defaults.
+        return Json(offers | {"fields": RunRequest.model_json_schema()["properties"]})
 
     @router.get("/api/live")
     def seen() -> Json:
@@ -476,17 +463,18 @@ def listen(host: str, port: int) -> tuple[socket.socket, str]:
 
 def server_of(app: FastAPI) -> uvicorn.Server:
     """Return a server of an application, which runs until Ctrl-C or SIGTERM."""
-    config = uvicorn.Config(
-        app,
-        http="h11",
-        h11_max_incomplete_event_size=_LONGEST_HEADERS,
-        limit_concurrency=MOST_CONNECTIONS,
-        # Addresses contain tokens, which must not be logged.
-        access_log=False,
-        log_level="warning",
-        proxy_headers=False,
-        server_header=False,
-        ws="none",
-        timeout_graceful_shutdown=5,
+    return uvicorn.Server(
+        uvicorn.Config(
+            app,
+            http="h11",
+            h11_max_incomplete_event_size=_LONGEST_HEADERS,
+            limit_concurrency=MOST_CONNECTIONS,
+            # Addresses contain tokens, which must not be logged.
+            access_log=False,
+            log_level="warning",
+            proxy_headers=False,
+            server_header=False,
+            ws="none",
+            timeout_graceful_shutdown=5,
+        )
     )
-    return uvicorn.Server(config)
