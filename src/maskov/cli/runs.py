@@ -30,7 +30,7 @@ from maskov.cli.commands import (
     say_summary,
     stop_on_signals,
 )
-from maskov.errors import InputError
+from maskov.errors import InputError, refuse
 from maskov.options import RUN
 from maskov.shipped import listed
 from maskov.ui.escaping import json_printable, printable
@@ -78,8 +78,10 @@ def infill(
 def _run(given: dict[str, Any], json: bool, quiet: bool, top_k: int | None = None) -> None:
     from maskov.plan import plan
 
-    if "name" in given and "out" not in given:
-        raise InputError("--name names a run folder: give one with --out.")
+    refuse((
+        "name" in given and "out" not in given,
+        "--name names a run folder: give one with --out.",
+    ))  # fmt: skip
     planned = plan(**given)
     for note in () if quiet else planned.notes:
         say(f"note: {note}")
@@ -196,8 +198,7 @@ def _print(
         print_samples(run.samples)
     if not quiet:
         say_summary(run, said="" if model is None else model.caution)
-        return
-    for note in run.recovered:  # progress would have said so when the run continued
+    for note in run.recovered if quiet else ():  # progress said so when the run continued
         say(f"note: {note}")
 
 
@@ -293,8 +294,10 @@ def report(
     from maskov.ui.report import build, content_of, format_of
 
     kind = format_of(format_, out)
-    if kind == "html" and out is None:
-        raise InputError("HTML needs a file: give --out report.html, or --format md or json.")
+    refuse((
+        kind == "html" and out is None,
+        "HTML needs a file: give --out report.html, or --format md or json.",
+    ))  # fmt: skip
     data = build(
         [maskov.Run.open(path) for path in runs],
         title=title,
@@ -352,20 +355,19 @@ def serve(
 
     The printed address contains a secret token; without it the server shows nothing.
     """
+    from maskov.models import choose_device
+
     try:
         from maskov.ui.viewer.runs import Player, RunList
         from maskov.ui.viewer.server import LOOPBACK, LiveRuns, create_app, listen, server_of
     except ImportError as error:
         raise InputError("the pages need FastAPI: pip install '.[serve]'.") from error
-    if host.lower() not in LOOPBACK:
-        raise InputError(
-            f"'{host}' is not an address of this machine alone: drop --host, and use the pages "
-            "from other machines by `ssh -L` or a proxy with TLS."
-        )
-    if device is not None:
-        from maskov.models import choose_device
-
-        choose_device(device)  # refuse it now rather than on the first request
+    refuse((
+        host.lower() not in LOOPBACK,
+        f"'{host}' is not an address of this machine alone: drop --host, and use the pages "
+        "from other machines by `ssh -L` or a proxy with TLS.",
+    ))  # fmt: skip
+    choose_device(device or "auto")  # refuse it now rather than on the first request
     run_list = RunList(runs or [], out)
     socket, address = listen(host, port)
     token = None if no_token else secrets.token_urlsafe(_TOKEN_BYTES)

@@ -1,27 +1,22 @@
 """Progress of a run: chains on a terminal, plain lines, a bar for Python, or nothing."""
 
-from __future__ import annotations
-
 import math
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import zip_longest
-from typing import TYPE_CHECKING
 
-from rich.console import Group
+from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Column, Table
 from rich.text import Text
 
+from maskov.models.base import MaskedModel
 from maskov.models.tokens import import_quietly
+from maskov.types import Chains, Traces
 from maskov.ui.detokenise import spelled
-from maskov.ui.escaping import PrintableConsole, printable
-
-if TYPE_CHECKING:
-    from maskov.models.base import MaskedModel
-    from maskov.types import Chains, Traces
+from maskov.ui.escaping import printable
 
 _FRAMES_PER_SECOND = 12
 _SHOWN_CHAINS = 8
@@ -129,7 +124,7 @@ class LiveView(PlainProgress):
             self._live.update(Text(text, style="dim"), refresh=True)
 
     def _print(self, text: str) -> None:  # above the chains
-        self._live.console.print(text, style="yellow", highlight=False)
+        self._live.console.print(printable(text), style="yellow", highlight=False)
 
     def moved(self, state: Chains, epoch: int, passes: int) -> None:
         """Redraw, unless the last frame is too recent."""
@@ -185,7 +180,7 @@ def progress_for(
     if quiet or not sys.stderr.isatty():
         yield None if quiet else PlainProgress(epochs, most, unit)
         return
-    with Live(console=PrintableConsole(stderr=True), auto_refresh=False, transient=True) as live:
+    with Live(console=Console(stderr=True), auto_refresh=False, transient=True) as live:
         yield LiveView(model, live, epochs, most, unit)
 
 

@@ -4,15 +4,14 @@ For each: a summary, a verdict, its report, and its chains, replayed step by ste
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from maskov.errors import InputError, MaskovError, refuse
+from maskov.errors import MaskovError, refuse
 from maskov.models.base import MaskedModel
 from maskov.replay import Replayer, why_not
 from maskov.runs import Run
@@ -65,7 +64,7 @@ class RunList:
                     f"'{given}' is not a folder; give run folders or folders of runs.",
                 ),
                 (
-                    not any(_runs_of(place)),
+                    not _runs_of(place),
                     f"'{given}' has no runs: give a folder written by `maskov sample --out`, or a "
                     "folder of such folders.",
                 ),
@@ -131,17 +130,11 @@ def stamp_of(path: Path) -> Stamp:
     return _changed(path / "traces.npy"), _changed(path / "samples.jsonl")
 
 
-def _runs_of(place: Path) -> Iterator[Path]:
-    """Yield a run folder, or those in a folder."""
-    if _is_run(place):
-        yield place
-    else:
-        with suppress(OSError):
-            yield from filter(_is_run, place.iterdir())
-
-
-def _is_run(path: Path) -> bool:
-    return (path / "manifest.json").is_file()
+def _runs_of(place: Path) -> list[Path]:
+    """Return a run folder, or those in a folder."""
+    if (place / "manifest.json").is_file():
+        return [place]
+    return [file.parent for file in place.glob("*/manifest.json") if file.is_file()]
 
 
 def _changed(path: Path) -> int:
@@ -178,8 +171,7 @@ class Player:
         with self._lock:
             replayer, model = self._replayer(opened)
             rows = replayer.tokens(chain)
-            if sum(map(len, rows)) > MOST_TOKENS:
-                raise InputError("this chain is too long to show.")
+            refuse((sum(map(len, rows)) > MOST_TOKENS, "this chain is too long to show."))
             traces, manifest, done = opened.run.traces, opened.run.manifest, replayer.epochs
             sources, start = manifest.inputs.sources, replayer.layout.starts[chain]
             return {

@@ -199,9 +199,8 @@ class LiveRun:
         running = self.running  # before the folder is read, so that the last state is the whole
         saved = (self._path / "manifest.json").is_file()
         seen = _NOTHING
-        if saved:
-            with suppress(MaskovError):  # it may be read while it is being written
-                seen = self._seen(Run.open(self._path))
+        with suppress(MaskovError):  # it may be read while it is being written, or before
+            seen = self._seen(Run.open(self._path))
         # The position of the file is the process's, too.
         said = os.pread(self._said.fileno(), _LONGEST_SAID, 0)
         lines = said.decode(errors="replace").splitlines()
@@ -392,9 +391,10 @@ def _add_runs(router: APIRouter, run_list: RunList, player: Player) -> None:
     def report(run_id: Annotated[str, Query(alias="id", max_length=100)]) -> HTMLResponse:
         chosen = opened(run_id)
         html, policy = to_page(build([chosen.run], title=chosen.title))
-        content = html.encode("utf-8", "replace")  # a lone surrogate cannot be encoded
-        headers = {"Content-Security-Policy": f"{policy}; frame-ancestors 'none'"}
-        return HTMLResponse(content, headers=headers)
+        return HTMLResponse(
+            html.encode("utf-8", "replace"),  # a lone surrogate cannot be encoded
+            headers={"Content-Security-Policy": f"{policy}; frame-ancestors 'none'"},
+        )
 
     @router.get("/api/runs")
     @reading
