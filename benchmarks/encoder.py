@@ -7,8 +7,6 @@ each, Hugging Face's are padded. Times are medians over calls. `share_of_ceiling
 the products that ours executes relative to plain products of the model's shapes.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -12,8 +12,6 @@ position only, other positions need only its keys and values. Only executed prod
 padding is not. `measure_ceiling` times plain products of the same shapes.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

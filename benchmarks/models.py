@@ -7,8 +7,6 @@ show: `wiki-small-grown` is the shipped model enlarged to the size of BERT-base.
 texts to score.
 """
 
-from __future__ import annotations
-
 import copy
 import re
 from typing import cast

@@ -7,8 +7,6 @@ Ray uses the machine's own address; `unshare --net sh -c 'ip link set lo up; pyt
 it a separate network.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json
@@ -27,7 +25,8 @@ from unittest import mock
 import torch
 
 import maskov
-from benchmarks.tools import RunTimer, about, in_process, memory, parser, write
+from benchmarks.runs import RunTimer, memory
+from benchmarks.tools import about, in_process, parser, write
 from maskov.config import ModelSource
 from maskov.kernels import Metropolis
 from maskov.runs.manifest import load_model
@@ -146,15 +145,9 @@ PARTS = {part.__name__: part for part in (workers, checkpoints, resume, load, st
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure the selected parts that are not in the file yet."""
     made = parser(
-        __doc__,
-        model="wiki-small",
-        chains=64,
-        length=20,
-        epochs=12,
-        resident=8,
-        repeat=3,
+        __doc__, model="wiki-small", chains=64, length=20, epochs=12, resident=8, repeat=3,
         load=100_000,
-    )
+    )  # fmt: skip
     made.add_argument("--only", nargs="*", choices=PARTS, default=list(PARTS))
     made.add_argument("--ray", action="store_true", help="also on a Ray cluster of this machine")
     options = made.parse_args(arguments)

@@ -6,8 +6,6 @@ The values must agree for the speeds to be comparable. minicons runs at several 
 fastest counts.
 """
 
-from __future__ import annotations
-
 import time
 import warnings
 from collections.abc import Callable, Sequence

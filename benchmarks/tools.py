@@ -1,7 +1,5 @@
 """What benchmarks share: options, a timer of runs, memory, the machine, processes, results."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import multiprocessing
@@ -51,41 +49,6 @@ def length_of(text: str) -> tuple[int, int]:
     """Read `20` or `15:45`."""
     low, _, high = text.partition(":")
     return int(low), int(high or low)
-
-
-class RunTimer:
-    """Listens to a run: its start, first move and end, its passes, and each epoch.
-
-    An epoch is the seconds since the start, the mean energy of the target, the mean passes of a
-    chain, and the memory in use in MiB.
-    """
-
-    def __init__(self) -> None:
-        self.start = self.first_move = self.end = 0.0
-        self.passes = 0
-        self.epochs: list[tuple[float, float, float, float]] = []
-
-    def begun(self, *_: Any, **__: Any) -> None:
-        """Record the start."""
-        self.start = time.perf_counter()
-
-    def noted(self, *_: Any, **__: Any) -> None:
-        """Ignore notes."""
-
-    def moved(self, *_: Any, **__: Any) -> None:
-        """Record the first move."""
-        self.first_move = self.first_move or time.perf_counter()
-
-    def epoch_ended(self, epoch: int, values: Any, passes: int) -> None:
-        """Record the time; the values are on the host, so the device is idle."""
-        self.end, self.passes = time.perf_counter(), passes
-        energy, each = (float(values[name].mean()) for name in ("energy_target", "passes"))
-        self.epochs.append((self.end - self.start, energy, each, memory("VmRSS")))
-
-
-def memory(field: str) -> float:
-    """Return VmRSS (current) or VmHWM (peak) of this process in MiB; Linux only."""
-    return int(re.findall(rf"{field}:\s*(\d+)", Path("/proc/self/status").read_text())[0]) / 1024
 
 
 def in_process(function: Callable[..., Any], *arguments: Any) -> Any:

@@ -8,15 +8,14 @@ a few epochs; the time is that of one whole call, with the encoder's pass over t
 --references, a file of their translations, rows have BLEU too. FILE is written after every row.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from benchmarks.tools import MODEL, about, now, parser, write
 from maskov import translate
+from maskov.errors import refuse
 from maskov.evaluation import compare
 from maskov.models import load
 from maskov.models.autoregressive import AutoregressiveTranslator
@@ -68,6 +67,18 @@ METHODS = {
 }
 
 
+def load_translator(name: str, device: str, precision: str) -> ConditionalModel:
+    """Load a translation model."""
+    model = load(name, device, precision)
+    refuse((not isinstance(model, ConditionalModel), f"'{name}' is not a translation model."))
+    return cast(ConditionalModel, model)
+
+
+def short(method: TranslationMethod) -> TranslationMethod:
+    """Return a method of a few epochs: every kernel is compiled by their end."""
+    return replace(method, epochs=method.schedule().force_accept + 2)
+
+
 def sources(count: int, file: Path | None = None) -> list[str]:
     """Return `count` sentences: the first ones of a file, or our own, repeated if necessary."""
     if file is not None:
@@ -103,9 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     made.add_argument("--references", type=Path, help="translations of --sources, for BLEU")
     made.add_argument("--methods", nargs="*", choices=list(METHODS), default=list(METHODS))
     options = made.parse_args(arguments)
-    model = load(options.model, options.device, options.precision)
-    if not isinstance(model, ConditionalModel):
-        made.error(f"'{options.model}' is not a translation model.")
+    model = load_translator(options.model, options.device, options.precision)
     twin, device = None, model.device
     if any(METHODS[name].name == "ar" for name in options.methods):
         folder = folder_of(options.twin) or Path(options.twin)
@@ -124,8 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name in options.methods:
         method = first = METHODS[name]
         if device.type != "cpu" and method.name not in ("greedy", "mask-predict"):
-            # Every kernel is compiled by then; the steps are recorded anew in each run.
-            first = replace(method, epochs=method.schedule().force_accept + 2)
+            first = short(method)  # the steps are recorded anew in each run
         translate(model, lines[:2] if device.type == "cpu" else lines, first, twin, progress=False)
         begin = now(device)
         row, texts = measure(model, lines, method, twin)

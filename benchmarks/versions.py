@@ -8,8 +8,6 @@ this folder, so both versions need what they import. For each speed, the best ru
 and their ratio are printed.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
