@@ -15,6 +15,7 @@ import types
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
+from itertools import count
 from pathlib import Path
 from typing import Annotated, Any, Union, get_args, get_origin
 
@@ -285,15 +286,14 @@ def print_fills(
 ) -> None:
     """Print the fills of each template, most probable first; those of chains were `counted`."""
     rows = []
-    for place, found in enumerate(fills):
-        label = str(place + 1) if names is None else names[place]
+    for label, found in zip(names or map(str, count(1)), fills, strict=False):
         for fill in found[: top_k or SHOWN]:
             shares = (
                 or_dash(one, ".2e" if 0 < one < 0.001 else ".4f" if one else ".0f")
                 for one in (fill.probability, fill.error)
             )
-            count = [str(fill.count)] if counted else []
-            rows.append((label, *shares, or_dash(fill.energy), *count, fill.text))
+            numbers = [str(fill.count)] if counted else []
+            rows.append((label, *shares, or_dash(fill.energy), *numbers, fill.text))
     counts = ("count",) if counted else ()
     head = ("template", "probability", "error", "energy", *counts, "text")
     alone = len(fills) < 2  # which needs no name

@@ -70,8 +70,10 @@ def _print_scores(scores: list[maskov.Score], energy: str, words: bool) -> None:
     for score in scores:
         by_word = zip(score.words, score.word_terms, strict=True)
         terms = "  ".join(f"{word} {term:.2f}" for word, term in by_word)
-        values = [f"{score.energies[name]:.4f}" for name in energies]
-        rows.append([*values, score.name or score.text, terms][: len(energies) + len(texts)])
+        rows.append([
+            *(f"{score.energies[name]:.4f}" for name in energies), score.name or score.text,
+            *([terms] if words else []),
+        ])  # fmt: skip
     print_rows([*(shown.get(name, name) for name in energies), *texts], rows, texts)
     if together := likelihood(scores):
         say(", ".join(f"{value:.3f} {name.replace('_', ' ')}" for name, value in together.items()))
@@ -139,8 +141,7 @@ def evaluate(
     elif run is None:
         texts = read_sentences(source)
     if references is None or judge is not None:
-        named = run is not None and run.manifest.inputs.names is not None
-        letters = named or isinstance((texts or [""])[0], maskov.Record)
+        letters = isinstance(texts[0], maskov.Record) if run is None else run.manifest.inputs.names
         refuse((
             judge is None and letters,
             f"'{source}' holds sequences of letters, and the default judge reads English: give "
@@ -333,8 +334,11 @@ def _print_ratings(ratings: Ratings) -> None:
         )
         for one in ratings.conditions
     ]  # fmt: skip
-    head = ("condition", "coherence", "fluency", "rated", "ratings", "raters")
-    print_rows(head, rows, words=("condition",))
+    print_rows(
+        ("condition", "coherence", "fluency", "rated", "ratings", "raters"),
+        rows,
+        words=("condition",),
+    )
     print(
         f"agreement (Krippendorff's alpha, ordinal): coherence {or_dash(ratings.coherence_alpha)}, "
         f"fluency {or_dash(ratings.fluency_alpha)}"

@@ -103,6 +103,7 @@ def resume(given: dict[str, Any], json: Json = False, quiet: Quiet = False) -> N
 @command_of(api.rewrite, model=DEFAULT_MODEL)
 def rewrite(given: dict[str, Any], json: Json = False, quiet: Quiet = False) -> None:
     """Rewrite lines: texts like them that a classifier or another expert prefers."""
+    from maskov.fasta import numbered
     from maskov.rewriting import plan_rewriting
 
     task = plan_rewriting(**given)
@@ -110,19 +111,13 @@ def rewrite(given: dict[str, Any], json: Json = False, quiet: Quiet = False) -> 
     with _watched(task.model, asked.epochs, quiet, out, "repeat the command") as watch:
         found = task.rewritings(*watch)
     for one in found:
-        sys.stdout.write(_rewritten(one, json, asked.every_chain))
-
-
-def _rewritten(one: maskov.Rewriting, json: bool, every_chain: bool) -> str:
-    """Return what is printed: JSON, a line, or a record of FASTA."""
-    from maskov.fasta import numbered
-
-    if json:
-        return json_printable(one.to_json()) + "\n"
-    if one.name is None:
-        return printable(one.text) + "\n"
-    name = numbered(one.name, one.chain) if every_chain else one.name
-    return printable(maskov.to_fasta([maskov.Record(name, one.text)]))
+        if json:
+            print_json([one.to_json()])
+        elif one.name is None:
+            print(printable(one.text))
+        else:
+            name = numbered(one.name, one.chain) if asked.every_chain else one.name
+            print(printable(maskov.to_fasta([maskov.Record(name, one.text)])), end="")
 
 
 @command_of(api.translate)
@@ -132,8 +127,9 @@ def translate(given: dict[str, Any], json: Json = False, quiet: Quiet = False) -
 
     task = plan_translation(**given)
     out, method = given.get("out"), task.method
-    unseen = quiet or method.name == "ar"
-    with _watched(task.model, method.settled.epochs, unseen, out, f"maskov resume {out}") as watch:
+    with _watched(
+        task.model, method.settled.epochs, quiet or method.name == "ar", out, f"maskov resume {out}"
+    ) as watch:
         translations = task.translations(*watch)
     print_json(one.to_json() if json else one.text for one in translations)
 
@@ -145,9 +141,15 @@ def _carry_out(plan: Plan, json: bool, quiet: bool, top_k: int | None = None) ->
 
     config = plan.manifest.config
     command = f"maskov resume {plan.out}" + " --trust-parts" * bool(own_parts(config))
-    epochs, most = config.schedule.epochs, config.until is not None
-    unit = "point" if plan.manifest.particles else "epoch"  # of the path of a population
-    with _watched(plan.model, epochs, quiet, plan.out, command, most, unit) as watch:
+    with _watched(
+        plan.model,
+        config.schedule.epochs,
+        quiet,
+        plan.out,
+        command,
+        most=config.until is not None,
+        unit="point" if plan.manifest.particles else "epoch",  # of the path of a population
+    ) as watch:
         run = execute(plan, *watch)
     _print(run, plan.model, json, quiet, top_k)
 
@@ -373,9 +375,13 @@ def serve(
     token = None if no_token else secrets.token_urlsafe(_TOKEN_BYTES)
     if no_token:
         say("warning: without a token every user of this machine can see the runs and start some.")
-    live = None if read_only else LiveRuns(run_list.home, device or "auto")
-    player = Player(device, trust_remote_code, trust_parts, allow_download)
+    app = create_app(
+        run_list,
+        Player(device, trust_remote_code, trust_parts, allow_download),
+        None if read_only else LiveRuns(run_list.home, device or "auto"),
+        token=token,
+    )
     print(address + ("/" if token is None else f"/t/{token}/"), flush=True)
     count = len(run_list.paths())
     say(f"{count} run{'' if count == 1 else 's'}; listening on {address}, Ctrl-C to stop")
-    server_of(create_app(run_list, player, live, token=token)).run(sockets=[socket])
+    server_of(app).run(sockets=[socket])

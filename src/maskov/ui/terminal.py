@@ -155,8 +155,8 @@ def _changed(words: list[str], before: list[str] | None) -> Text:
     """Join spelled tokens; those that differ from the previous frame, if any, are bold."""
     line = Text()
     for word, old in zip_longest(words, words if before is None else before[: len(words)]):
-        changed = old is None or old.strip() != word.strip()
-        line.append(printable(word), style="bold yellow" if changed else "")
+        same = old is not None and old.strip() == word.strip()
+        line.append(printable(word), style="" if same else "bold yellow")
     return line
 
 

@@ -291,8 +291,12 @@ def histogram(groups: Sequence[Values]) -> Data | None:
         low, high = low - 0.5, high + 0.5
     bins = np.clip(round(2 * pooled.size ** (1 / 3)), _FEWEST_BINS, _MOST_BINS)  # Rice's rule
     edges = np.linspace(low, high, bins + 1)
-    shares = [np.histogram(values, edges)[0] / max(values.size, 1) for values in finite]
-    return {"edges": edges.tolist(), "shares": np.array(shares).tolist()}
+    return {
+        "edges": edges.tolist(),
+        "shares": [
+            (np.histogram(values, edges)[0] / max(values.size, 1)).tolist() for values in finite
+        ],
+    }
 
 
 def correlations(diagnosis: Diagnosis) -> list[Data]:
@@ -472,12 +476,11 @@ def first_samples(
     earlier = [samples[place] for place in spaced(len(samples), _LOOKED_AT)]
     chosen: list[Sample] = []
     for sample in (*(last[place] for place in spaced(len(last), FIRST_SAMPLES)), *earlier[::-1]):
-        known = any(
+        if not any(
             sample.text == other.text
             or (sample.chain == other.chain and are_similar(sample.ids, other.ids))
             for other in chosen
-        )
-        if not known:
+        ):
             chosen.append(sample)
     return shown_samples(manifest, chosen[:FIRST_SAMPLES], order=order)
 
@@ -594,8 +597,11 @@ def _column(counts: Counter[str], kinds: int) -> dict[str, Any]:
     `bits` is what the position is known by: log2 of the letters seen anywhere less the entropy.
     """
     shares = {name: found / counts.total() for name, found in counts.most_common()}
-    bits = math.log2(kinds) + sum(share * math.log2(share) for share in shares.values())
-    return {"letters": list(shares), "shares": list(shares.values()), "bits": bits}
+    return {
+        "letters": list(shares),
+        "shares": list(shares.values()),
+        "bits": math.log2(kinds) + sum(share * math.log2(share) for share in shares.values()),
+    }
 
 
 def _shares(counts: Sequence[int]) -> list[float]:

@@ -201,9 +201,11 @@ class Player:
             if step.start is not None:
                 places = [(step.start, len(step.old), len(step.new))]
             words = model.token_strings(step.before), model.token_strings(step.proposed)
-            more = {"repeated": step.repeated, "parts": changed_parts(*words, places)}
             told = {name: one for name, one in vars(step).items() if name not in _WHOLE}
-            steps.append(json_safe(told, infinities=True) | more)
+            steps.append(
+                json_safe(told, infinities=True)
+                | {"repeated": step.repeated, "parts": changed_parts(*words, places)}
+            )
             if step.accepted and not step.repeated:
                 texts.append(spelled(words[1]))
         return vars(replay) | {"steps": steps, "texts": texts}

@@ -114,10 +114,9 @@ class RunRequest(BaseModel):
     def check(self) -> None:
         """Refuse what the fields alone cannot tell."""
         check_name(self.name)
-        lines = self.text + self.freeze + self.prefix
         refuse(
             (
-                any(ord(sign) < 32 for sign in lines),
+                any(ord(sign) < 32 for sign in self.text + self.freeze + self.prefix),
                 "give the text, frozen tokens and prefix as one line each.",
             ),
             (self.model not in known_models(), "no such model on this server."),
@@ -139,11 +138,11 @@ class RunRequest(BaseModel):
     def arguments(self, out: Path, device: str) -> list[str]:
         """Return the arguments of `maskov sample`; a starting text is its standard input."""
         # Every epoch is a sample, so that the page can show the chains after each.
-        model = f"{self.model}(prefix={written(self.prefix)})" if self.prefix else self.model
         given: dict[str, Any] = {
-            "model": model, "kernel": self.method, "chains": self.chains, "thin": 1,
-            "epochs": self.epochs, "seed": self.seed, "name": self.name, "freeze": self.freeze,
-            "out": out, "device": device, "burn-in": 0,
+            "model": self.model + f"(prefix={written(self.prefix)})" * bool(self.prefix),
+            "kernel": self.method, "chains": self.chains, "thin": 1, "epochs": self.epochs,
+            "seed": self.seed, "name": self.name, "freeze": self.freeze, "out": out,
+            "device": device, "burn-in": 0,
         }  # fmt: skip
         given |= {"start-text": "-"} if self.text else {"length": self.length}
         if self.method == "mh":
@@ -235,12 +234,15 @@ class LiveRun:
             self._begun = time.monotonic()  # loading does not count
             return _NOTHING
         steps = max(int(traces["steps"][done - 1].sum()), 1)
-        energy = f"energy_{self._request.energy}"
         return {
             "epoch": done,
             "passes": int(traces["passes"][:done].sum()),
             "chains": [
-                {"chain": one.chain, "energy": getattr(one, energy), "words": spelled(one.tokens)}
+                {
+                    "chain": one.chain,
+                    "energy": getattr(one, f"energy_{self._request.energy}"),
+                    "words": spelled(one.tokens),
+                }
                 for one in samples[(done - 1) * chains : done * chains]
             ],
             **{name: float(traces[name][done - 1].sum() / steps) for name in ("accepted", "novel")},
@@ -426,9 +428,10 @@ def _add_runs(router: APIRouter, run_list: RunList, player: Player) -> None:
 def _add_live(router: APIRouter, live: LiveRuns | None) -> None:
     @router.get("/api/choices")
     def offered() -> Json:
-        offers = {"may_start": live is not None, "models": known_models(), "methods": METHODS}
-        # Of the form: choices, bounds and defaults.
-        return Json(offers | {"fields": RunRequest.model_json_schema()["properties"]})
+        return Json({
+            "may_start": live is not None, "models": known_models(), "methods": METHODS,
+            "fields": RunRequest.model_json_schema()["properties"],  # bounds and defaults
+        })  # fmt: skip
 
     @router.get("/api/live")
     def seen() -> Json:
