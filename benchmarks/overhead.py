@@ -26,7 +26,7 @@ import torch
 
 import maskov
 from benchmarks.runs import RunTimer, memory
-from benchmarks.tools import about, in_process, parser, write
+from benchmarks.tools import in_process, parser, write
 from maskov.config import ModelSource
 from maskov.kernels import Metropolis
 from maskov.runs.manifest import load_model
@@ -69,16 +69,13 @@ def workers(options: argparse.Namespace) -> dict[str, Any]:
         ways[f"{count} workers"] = maskov.Workers(count)
         if options.ray:
             ways[f"ray, {count} workers"] = maskov.Workers(count, engine="ray")
-    return {
-        name: min(
-            (
-                _fresh(options, workers=way, resident=options.resident)
-                for _ in range(options.repeat)
-            ),
-            key=lambda row: float(row["seconds"]),
-        )
-        for name, way in ways.items()
-    }
+
+    def fastest(way: maskov.Workers) -> dict[str, Any]:
+        rows = [_fresh(options, workers=way, resident=options.resident) for _ in repeats]
+        return min(rows, key=lambda row: float(row["seconds"]))
+
+    repeats = range(options.repeat)
+    return {name: fastest(way) for name, way in ways.items()}
 
 
 def checkpoints(options: argparse.Namespace) -> dict[str, Any]:
@@ -151,9 +148,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     made.add_argument("--only", nargs="*", choices=PARTS, default=list(PARTS))
     made.add_argument("--ray", action="store_true", help="also on a Ray cluster of this machine")
     options = made.parse_args(arguments)
-    results: dict[str, Any] = {"kind": "scale", "options": vars(options) | {"out": None}}
-    results |= about(torch.device("cpu"))
+    results: dict[str, Any] = {"kind": "scale"}
     for part in options.only:
         results[part] = PARTS[part](options)
         print(f"{part}: {json.dumps(results[part], indent=1)}", flush=True)
-        write(options.out, results)
+        write(options, torch.device("cpu"), results)

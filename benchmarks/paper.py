@@ -19,7 +19,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.models import load_model
 from benchmarks.runs import ceiling_of, counts, rates, run_texts
-from benchmarks.tools import MODEL, about, parser, show, write
+from benchmarks.tools import MODEL, parser, show, write
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -51,10 +51,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         # Of each epoch: seconds since the first step, mean energy, passes of a chain so far.
         "progress": [(e[0], e[1], n) for e, n in zip(timer.epochs, passes, strict=True)],
         "samples": [sample.text for sample in run.samples[:10]],
-        **about(model.device),
     }
     show([results], *(name for name, value in results.items() if isinstance(value, float | int)))
-    write(options.out, results)
+    write(options, model.device, results)
     if options.profile:
         with profile(activities=[ProfilerActivity.CUDA if cuda else ProfilerActivity.CPU]) as seen:
             run_texts(model, options)

@@ -23,13 +23,13 @@ import torch
 
 from benchmarks.models import load_model
 from benchmarks.runs import ceiling_of, counts, rates, run_texts
-from benchmarks.tools import MODEL, about, now, parser, write
-from benchmarks.translate import load_translator, short, sources
+from benchmarks.tools import MODEL, parser, write
+from benchmarks.translate import load_translator, measure, sources
 from maskov.execution import recorded
 from maskov.execution.window_rounds import WindowRounds
 from maskov.models import choose_device
 from maskov.runs import task_runner
-from maskov.translation import TranslationMethod, run_method
+from maskov.translation import TranslationMethod
 
 _translator = cache(load_translator)
 # How chains advance, which no option chooses.
@@ -94,22 +94,10 @@ class Translations:
     sentences: int
 
     def measure(self, options: Namespace) -> dict[str, Any]:
-        """Translate once, after a short call that compiles what there is to compile."""
+        """Translate once, after a warm-up."""
         precision = "tf32" if options.precision == "bfloat16" else options.precision
-        model, lines = (
-            _translator(options.translator, options.device, precision),
-            sources(self.sentences),
-        )
-        run_method(model.given(lines[:20]), short(self.method))
-        begin = now(model.device)
-        run = run_method(model.given(lines), self.method)
-        seconds, passes = now(model.device) - begin, float(run.traces["passes"].sum())
-        return {
-            "seconds": seconds,
-            "sentences_per_second": self.sentences / seconds,
-            "passes_per_second": passes / seconds,
-            "passes_per_sentence": passes / self.sentences,
-        }
+        model = _translator(options.translator, options.device, precision)
+        return measure(model, sources(self.sentences), self.method)[0]
 
 
 ROWS: dict[str, Texts | Translations] = {
@@ -150,6 +138,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
             rows[name]["reserved_mib"] = torch.cuda.max_memory_reserved() / 2**20
         numbers = (f"{key} {one:,.4g}" for key, one in rows[name].items() if one is not None)
         print(f"{name:20s} {'  '.join(numbers)}", flush=True)
-        write(
-            options.out, {"kind": "rounds", "engine": options.engine, "rows": rows} | about(device)
-        )
+        write(options, device, {"kind": "rounds", "rows": rows})

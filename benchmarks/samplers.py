@@ -22,9 +22,9 @@ from benchmarks.algorithm1 import scores_at, step
 from benchmarks.flops import flops_per_pass, measure_ceiling
 from benchmarks.models import load_model
 from benchmarks.runs import RunTimer, counts, memory, rates, run_texts
-from benchmarks.tools import MODEL, about, in_process, parser, show, write
+from benchmarks.tools import MODEL, in_process, parser, show, write
 from maskov.errors import InputError, refuse
-from maskov.models import HuggingFaceModel
+from maskov.models import HuggingFaceModel, choose_device
 from maskov.random import CounterRng, Purpose
 from maskov.types import Tensor
 
@@ -137,7 +137,6 @@ def ceiling(model: HuggingFaceModel, options: argparse.Namespace) -> dict[str, A
     return {
         "teraflops": measure_ceiling(model, min(options.seconds, 1.0)),
         "model": {"name": model.name, "parameters": weights, "caution": model.caution},
-        **about(model.device),
     }
 
 
@@ -169,7 +168,7 @@ def side_by_side(options: argparse.Namespace) -> dict[str, Any]:
     first = next((row["novel_per_second"] for row in rows if row["name"] in PLAIN), None)
     for row in rows:
         row["times_algorithm_1"] = first and row["novel_per_second"] / first
-    return {"kind": "side by side", "options": vars(options) | {"out": None}, **limit, "rows": rows}
+    return {"kind": "side by side", **limit, "rows": rows}
 
 
 def scaling(options: argparse.Namespace) -> dict[str, Any]:
@@ -183,8 +182,7 @@ def scaling(options: argparse.Namespace) -> dict[str, Any]:
         counted = in_process(measured, point, False, measure_sampling, variant)
         row = {"name": variant} | rates(counted, limit["teraflops"])
         rows.append(row | {"value": value, "model": limit["model"]})
-    about_run = {"kind": "scaling", "over": options.over, "variant": variant, **limit}
-    return about_run | {"options": vars(options) | {"out": None}, "points": rows}
+    return {"kind": "scaling", "over": options.over, "variant": variant, **limit, "points": rows}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -210,4 +208,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
     show(rows, "value" if options.over else "name", *_SHOWN)
     notes = {f"note: {note}" for row in rows for note in row.get("notes", [])}
     print(*sorted(notes), sep="\n")
-    write(options.out, results)
+    write(options, choose_device(options.device), results)

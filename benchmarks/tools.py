@@ -1,4 +1,4 @@
-"""What benchmarks share: options, a timer of runs, memory, the machine, processes, results."""
+"""What benchmarks share: options, the machine, processes, results."""
 
 import argparse
 import json
@@ -84,10 +84,14 @@ def about(device: torch.device) -> dict[str, Any]:
     }
 
 
-def write(path: Path | None, results: dict[str, Any]) -> None:
-    """Write one indented JSON object, if there is a file for it."""
-    if path is not None:
-        path.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+def write(options: argparse.Namespace, device: torch.device, results: dict[str, Any]) -> None:
+    """Write results with the options, the machine and versions, if there is a file for them."""
+    if options.out is not None:
+        chosen = vars(options) | {"out": None}
+        document = {"options": chosen} | about(device) | results
+        # Of a file only its name is told.
+        text = json.dumps(document, indent=1, ensure_ascii=False, default=lambda path: path.name)
+        options.out.write_text(text + "\n", encoding="utf-8")
 
 
 def show(rows: list[dict[str, Any]], *keys: str) -> None:

@@ -141,7 +141,11 @@ def evaluate(
     elif run is None:
         texts = read_sentences(source)
     if references is None or judge is not None:
-        letters = isinstance(texts[0], maskov.Record) if run is None else run.manifest.inputs.names
+        letters = (
+            isinstance(texts[0], maskov.Record)
+            if run is None
+            else run.manifest.inputs.names is not None
+        )
         refuse((
             judge is None and letters,
             f"'{source}' holds sequences of letters, and the default judge reads English: give "

@@ -200,7 +200,7 @@ def _print(
         print_samples(run.samples)
     if not quiet:
         say_summary(run, said="" if model is None else model.caution)
-    for note in run.recovered if quiet else ():  # progress said so when the run continued
+    for note in run.recovered if quiet else ():  # progress would have told
         say(f"note: {note}")
 
 
