@@ -1,7 +1,5 @@
 """Run a benchmark: `python -m benchmarks NAME ...`."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from collections.abc import Sequence

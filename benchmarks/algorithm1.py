@@ -9,8 +9,6 @@ for the energy of the new sequence. `copies` is the number of copies per batch: 
 more, as a careful user would do.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

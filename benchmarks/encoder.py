@@ -7,8 +7,6 @@ each, Hugging Face's are padded. Times are medians over calls. `share_of_ceiling
 the products that ours executes relative to plain products of the model's shapes.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,7 +15,7 @@ import torch
 
 from benchmarks.flops import flops_per_pass, measure_ceiling
 from benchmarks.models import load_model
-from benchmarks.tools import MODEL, about, length_of, now, parser, show, write
+from benchmarks.tools import MODEL, length_of, now, parser, show, write
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -54,7 +52,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ceiling = measure_ceiling(model, options.seconds)
     results = {
         "kind": "encoder",
-        "options": vars(options) | {"out": None},
         "tokens": int(lengths.sum()) + frame * options.passes,
         "ours_ms": ours,
         "huggingface_ms": other,
@@ -62,7 +59,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "teraflops": sum(flops) / ours / 1e9,
         "ceiling_teraflops": ceiling,
         "share_of_ceiling": ceiling and sum(flops) / ours / 1e9 / ceiling,
-        **about(device),
     }
     show([results], *(name for name, value in results.items() if isinstance(value, float | int)))
-    write(options.out, results)
+    write(options, device, results)

@@ -12,8 +12,6 @@ position only, other positions need only its keys and values. Only executed prod
 padding is not. `measure_ceiling` times plain products of the same shapes.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
@@ -33,23 +31,20 @@ def _sizes(config: Any) -> tuple[int, int, int, int, int] | None:
 
 
 def flops_per_pass(
-    config: Any,
-    length: int,
-    frame: int = 2,
-    last_layer_query_only: bool = False,
-    head: str = "everywhere",
+    config: Any, length: int, frame: int = 2, query_only: bool = False, head: str = "everywhere"
 ) -> int | None:
     """Count one masked pass of `length` content tokens and `frame` special tokens.
 
-    `head` says where the head runs: `everywhere`, as in plain Hugging Face code; at the `masked`
-    position; or there without the projection (`transform`), if one token's score is enough.
+    With `query_only` the last layer runs at the masked position only. `head` says where the head
+    runs: `everywhere`, as in plain Hugging Face code; at the `masked` position; or there without
+    the projection (`transform`), if one token's score is enough.
     """
     sizes = _sizes(config)
     if sizes is None:
         return None
     layers, width, inner, forward, vocabulary = sizes
     tokens = length + frame
-    queries = (layers - 1) * tokens + (1 if last_layer_query_only else tokens)
+    queries = (layers - 1) * tokens + (1 if query_only else tokens)
     body = 4 * width**2 * (layers * tokens + queries)
     body += 2 * queries * (2 * tokens * width + forward * width * inner)
     transform, whole = 2 * width**2, 2 * width**2 + 2 * width * vocabulary
@@ -58,11 +53,7 @@ def flops_per_pass(
 
 
 def sampling_flops(
-    model: HuggingFaceModel,
-    lengths: list[int],
-    passes: list[int],
-    steps: list[int],
-    energy: str,
+    model: HuggingFaceModel, lengths: list[int], passes: list[int], steps: list[int], energy: str
 ) -> int | None:
     """Count what maskov executes: the passes of each chain, and one proposal per step."""
     config, total = model.network.config, 0

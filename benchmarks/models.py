@@ -7,8 +7,6 @@ show: `wiki-small-grown` is the shipped model enlarged to the size of BERT-base.
 texts to score.
 """
 
-from __future__ import annotations
-
 import copy
 import re
 from typing import cast
@@ -29,45 +27,34 @@ the old library near the river
 a small group of students from the village
 he
 most of the early settlers , who had come from the north ,
-the new bridge
 her second book , a history of the war ,
-the company
 nobody in the town
-the first railway line between the two cities
-this kind of music
-a young doctor named anna
 the church , which had been built in 1823 ,
-the army
-several members of the national team
-it
 the president of the university
 """
-
 _PREDICATES = """
 was closed for repairs during the winter of that year .
 had never seen anything like it before .
-became known throughout the country for the quality of its work .
 left .
-was followed by a long period of peace and steady growth .
 did not return until the end of the summer , when the roads were open again .
-appeared in the film as well as in the book it was based on .
 was sold in 1974 to a family that still lives there today .
-moved south .
 is often said to be the most important of its time , although few people remember why .
 received several awards .
-took part in the games of 1936 and came third .
-was named after a river in the west of the island .
-played an important role in the life of the city for more than two hundred years .
 has been described as a work of great beauty , written in a simple and direct style .
-met with strong opposition from the local government .
 """
 
-# The order mixes lengths, so any prefix resembles the whole.
-SENTENCES: tuple[str, ...] = tuple(
-    f"{subject} {_PREDICATES.strip().splitlines()[(row + shift) % 16]}"
-    for shift in range(16)
-    for row, subject in enumerate(_SUBJECTS.strip().splitlines())
-)
+
+def mixed(subjects: str, predicates: str) -> list[str]:
+    """Return every sentence of the lines; any first ones have lengths like all of them."""
+    starts, ends = subjects.strip().splitlines(), predicates.strip().splitlines()
+    return [
+        f"{start} {ends[(row + shift) % len(ends)]}"
+        for shift in range(len(ends))
+        for row, start in enumerate(starts)
+    ]
+
+
+SENTENCES = mixed(_SUBJECTS, _PREDICATES)
 
 
 def load_model(
@@ -106,12 +93,9 @@ def random_bert(layers: int, width: int, device: torch.device | str = "cpu") -> 
             f"a BERT shape has layers and a width in steps of 64, not {layers}x{width}."
         )
     config = BertConfig(
-        vocab_size=_VOCABULARY,
-        num_hidden_layers=layers,
-        hidden_size=width,
-        num_attention_heads=width // 64,
-        intermediate_size=4 * width,
-    )
+        vocab_size=_VOCABULARY, num_hidden_layers=layers, hidden_size=width,
+        num_attention_heads=width // 64, intermediate_size=4 * width,
+    )  # fmt: skip
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         network = BertForMaskedLM(config)
@@ -147,8 +131,7 @@ def grow(small: HuggingFaceModel) -> HuggingFaceModel:
         for name, weight in network.named_parameters():
             weight.copy_(_enlarged_weight(name, source, len(old.model.layers)))
     network.tie_weights()
-    name = f"{small.name}-grown"
-    return HuggingFaceModel(network.to(small.device), small.tokenizer, name)
+    return HuggingFaceModel(network.to(small.device), small.tokenizer, f"{small.name}-grown")
 
 
 def _enlarged_weight(name: str, source: dict[str, Tensor], layers: int) -> Tensor:

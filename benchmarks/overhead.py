@@ -7,8 +7,6 @@ Ray uses the machine's own address; `unshare --net sh -c 'ip link set lo up; pyt
 it a separate network.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json
@@ -27,7 +25,8 @@ from unittest import mock
 import torch
 
 import maskov
-from benchmarks.tools import RunTimer, about, in_process, memory, parser, write
+from benchmarks.runs import RunTimer, memory
+from benchmarks.tools import in_process, parser, write
 from maskov.config import ModelSource
 from maskov.kernels import Metropolis
 from maskov.runs.manifest import load_model
@@ -70,16 +69,13 @@ def workers(options: argparse.Namespace) -> dict[str, Any]:
         ways[f"{count} workers"] = maskov.Workers(count)
         if options.ray:
             ways[f"ray, {count} workers"] = maskov.Workers(count, engine="ray")
-    return {
-        name: min(
-            (
-                _fresh(options, workers=way, resident=options.resident)
-                for _ in range(options.repeat)
-            ),
-            key=lambda row: float(row["seconds"]),
-        )
-        for name, way in ways.items()
-    }
+
+    def fastest(way: maskov.Workers) -> dict[str, Any]:
+        rows = [_fresh(options, workers=way, resident=options.resident) for _ in repeats]
+        return min(rows, key=lambda row: float(row["seconds"]))
+
+    repeats = range(options.repeat)
+    return {name: fastest(way) for name, way in ways.items()}
 
 
 def checkpoints(options: argparse.Namespace) -> dict[str, Any]:
@@ -146,21 +142,14 @@ PARTS = {part.__name__: part for part in (workers, checkpoints, resume, load, st
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure the selected parts that are not in the file yet."""
     made = parser(
-        __doc__,
-        model="wiki-small",
-        chains=64,
-        length=20,
-        epochs=12,
-        resident=8,
-        repeat=3,
+        __doc__, model="wiki-small", chains=64, length=20, epochs=12, resident=8, repeat=3,
         load=100_000,
-    )
+    )  # fmt: skip
     made.add_argument("--only", nargs="*", choices=PARTS, default=list(PARTS))
     made.add_argument("--ray", action="store_true", help="also on a Ray cluster of this machine")
     options = made.parse_args(arguments)
-    results: dict[str, Any] = {"kind": "scale", "options": vars(options) | {"out": None}}
-    results |= about(torch.device("cpu"))
+    results: dict[str, Any] = {"kind": "scale"}
     for part in options.only:
         results[part] = PARTS[part](options)
         print(f"{part}: {json.dumps(results[part], indent=1)}", flush=True)
-        write(options.out, results)
+        write(options, torch.device("cpu"), results)

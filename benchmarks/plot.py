@@ -5,8 +5,6 @@
 Bars show the rows of one file, curves the points of a grid. Figures lie next to their files.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Sequence

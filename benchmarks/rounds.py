@@ -11,27 +11,41 @@ short one. With `--engine lock-step` rows go in lock-step; with `windows` single
 rounds of windows. A row begins only while --limit seconds are not over.
 """
 
-from __future__ import annotations
-
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
+from unittest import mock
 
 import torch
 
-import maskov
-from benchmarks.flops import measure_ceiling, sampling_flops
 from benchmarks.models import load_model
-from benchmarks.tools import MODEL, RunTimer, about, length_of, now, parser, write
-from benchmarks.translate import sources
+from benchmarks.runs import ceiling_of, counts, rates, run_texts
+from benchmarks.tools import MODEL, parser, write
+from benchmarks.translate import load_translator, measure, sources
 from maskov.execution import recorded
 from maskov.execution.window_rounds import WindowRounds
-from maskov.kernels.registry import named_kernel, parse_moves
-from maskov.models import load
-from maskov.models.conditional import ConditionalModel
-from maskov.translation import TranslationMethod, run_method
+from maskov.models import choose_device
+from maskov.runs import task_runner
+from maskov.translation import TranslationMethod
+
+_translator = cache(load_translator)
+# How chains advance, which no option chooses.
+_ENGINES = {
+    "rounds": recorded.rounds_of,
+    "lock-step": lambda _: None,
+    "windows": lambda kernel, kept=recorded.rounds_of: kept(kernel) and WindowRounds,
+}
+
+
+@cache
+def _texts_model(options: tuple[Any, ...], seconds: float) -> tuple[Any, float | None]:
+    """Load the model of texts and measure its ceiling, once."""
+    ceiling = ceiling_of(*options, seconds)
+    print(f"ceiling: {ceiling or 0:.0f} TFLOP/s", flush=True)
+    return load_model(*options), ceiling
 
 
 @dataclass(frozen=True)
@@ -43,6 +57,34 @@ class Texts:
     grouped: int = 0
     short: int = 0
 
+    def measure(self, options: Namespace) -> dict[str, Any]:
+        """Sample, twice if there is a shorter run; return the speeds."""
+        described = options.model, options.device, options.precision
+        model, ceiling = _texts_model(described, options.seconds)
+        groups = f"{options.energy}(groups=4)"
+        how = {"moves": self.moves, "burn_in": self.grouped, "delayed": 2}
+        how["burn_in_energy"] = groups if self.grouped else None
+        if self.grouped == self.epochs:
+            how = {"moves": self.moves, "burn_in": 0, "delayed": None, "energy": groups}
+        chosen = {"burn_in_energy": None} | vars(options) | how
+
+        def sampled(epochs: int) -> tuple[Any, float]:
+            run, timer = run_texts(model, Namespace(**chosen | {"epochs": epochs}))
+            return run, timer.end - timer.start
+
+        def speeds(seconds: float, first: int = 0) -> dict[str, Any]:
+            """Return what the epochs from the first on came to in so many seconds."""
+            row = rates(counts(model, run, options.energy, seconds, first), ceiling)
+            kept = ("seconds", "passes_per_second", "passes_per_step")
+            return {"share": row["share_of_ceiling"]} | {name: row[name] for name in kept}
+
+        run, seconds = sampled(self.epochs)
+        found = {"epochs": self.epochs} | speeds(seconds)
+        if self.short:
+            steady = speeds(seconds - sampled(self.short)[1], self.short)
+            found |= {f"steady_{name}": value for name, value in steady.items()}
+        return found
+
 
 @dataclass(frozen=True)
 class Translations:
@@ -50,6 +92,12 @@ class Translations:
 
     method: TranslationMethod
     sentences: int
+
+    def measure(self, options: Namespace) -> dict[str, Any]:
+        """Translate once, after a warm-up."""
+        precision = "tf32" if options.precision == "bfloat16" else options.precision
+        model = _translator(options.translator, options.device, precision)
+        return measure(model, sources(self.sentences), self.method)[0]
 
 
 ROWS: dict[str, Texts | Translations] = {
@@ -64,139 +112,30 @@ ROWS: dict[str, Texts | Translations] = {
 }
 
 
-@contextmanager
-def engine(name: str) -> Iterator[None]:
-    """Choose how chains advance, which no option does."""
-    kept = recorded.rounds_of
-    chosen = {"rounds": kept, "lock-step": lambda _: None, "windows": _windows}
-    recorded.rounds_of = chosen[name]
-    from maskov.runs import task_runner
-
-    task_runner.rounds_of = chosen[name]
-    try:
-        yield
-    finally:
-        recorded.rounds_of = task_runner.rounds_of = kept
-
-
-def _windows(kernel: Any) -> Any:
-    return _KEPT(kernel) and WindowRounds
-
-
-_KEPT = recorded.rounds_of
-
-
-def texts(model: Any, row: Texts, options: Any, ceiling: float | None) -> dict[str, Any]:
-    """Sample, twice if there is a shorter run; return the speeds."""
-    whole = run_texts(model, row, row.epochs, options)
-    found = speeds(model, *whole, options, ceiling)
-    if row.short:
-        seconds, lengths, traces = whole
-        before = run_texts(model, row, row.short, options)[0]
-        rest = {name: trace[row.short :] for name, trace in traces.items()}
-        steady = speeds(model, seconds - before, lengths, rest, options, ceiling)
-        found |= {f"steady_{name}": value for name, value in steady.items()}
-    return {"epochs": row.epochs} | found
-
-
-def run_texts(model: Any, row: Texts, epochs: int, options: Any) -> tuple[float, list[int], Any]:
-    """Sample once; return the seconds since the first step, the lengths and the traces."""
-    moves, weights, _ = parse_moves(row.moves)
-    groups, timer = f"{options.energy}(groups=4)", RunTimer()
-    if row.grouped == row.epochs:
-        kernel = named_kernel("mh", groups, moves, weights)
-        schedule = maskov.Schedule(epochs)
-    else:
-        delayed = maskov.DelayedAcceptance(2)
-        kernel = named_kernel("mh", options.energy, moves, weights, delayed=delayed)
-        first = groups if row.grouped else None
-        schedule = maskov.Schedule(epochs, row.grouped, burn_in_energy=first)
-    length = length_of(options.length)
-    run = maskov.sample(
-        model, kernel, schedule, chains=options.chains, length=length, listener=timer
-    )
-    traces = {name: run.traces[name] for name in ("passes", "steps")}
-    return timer.end - timer.start, [len(sample.ids) for sample in run.samples], traces
-
-
-def speeds(
-    model: Any,
-    seconds: float,
-    lengths: list[int],
-    traces: Any,
-    options: Any,
-    ceiling: float | None,
-) -> dict[str, Any]:
-    """Return what some epochs came to in so many seconds."""
-    passes, steps = (traces[name].sum(0) for name in ("passes", "steps"))
-    flops = sampling_flops(model, lengths, passes.tolist(), steps.tolist(), options.energy) or 0
-    return {
-        "share": ceiling and flops / seconds / 1e12 / ceiling,
-        "seconds": seconds,
-        "passes_per_second": float(passes.sum()) / seconds,
-        "passes_per_step": float(passes.sum() / steps.sum()),
-    }
-
-
-def translations(model: ConditionalModel, row: Translations) -> dict[str, Any]:
-    """Translate once, after a short call that compiles what there is to compile."""
-    lines = sources(row.sentences)
-    short = replace(row.method, epochs=row.method.schedule().force_accept + 2)
-    run_method(model.given(lines[:20]), short)
-    begin = now(model.device)
-    run = run_method(model.given(lines), row.method)
-    seconds = now(model.device) - begin
-    passes = float(run.traces["passes"].sum())
-    return {
-        "seconds": seconds,
-        "sentences_per_second": row.sentences / seconds,
-        "passes_per_second": passes / seconds,
-        "passes_per_sentence": passes / row.sentences,
-    }
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure the chosen rows, and print each as it finishes."""
     made = parser(
-        __doc__,
-        **MODEL | {"model": "wiki-small-grown", "translator": "deroen-small"},
-        energy="raw", chains=500, length="15:45", seconds=0.5, limit=150.0,
+        __doc__, **MODEL | {"model": "wiki-small-grown", "translator": "deroen-small"},
+        energy="raw", chains=500, length="15:45", seconds=0.5, limit=150.0, seed=0,
     )  # fmt: skip
     made.add_argument("--rows", nargs="*", choices=list(ROWS), default=list(ROWS))
-    made.add_argument("--engine", choices=["rounds", "lock-step", "windows"], default="rounds")
+    made.add_argument("--engine", choices=_ENGINES, default="rounds")
     options = made.parse_args(arguments)
-    begun, model, translator = time.monotonic(), None, None
-    device, ceiling = torch.device("cpu"), None
-    results: dict[str, Any] = {"kind": "rounds", "engine": options.engine, "rows": {}}
+    begun, device, rows = time.monotonic(), choose_device(options.device), {}
     for name in options.rows:
         if time.monotonic() - begun > options.limit:
             print(f"{name:20s} not measured: the time is over", flush=True)
             continue
-        row = ROWS[name]
-        if isinstance(row, Texts) and model is None:
-            model = load_model(options.model, options.device, options.precision)
-            device = model.device
-            plain = load_model(options.model, options.device, options.precision, plain=True)
-            ceiling = measure_ceiling(plain, options.seconds)
-            del plain
-            print(f"ceiling: {ceiling or 0:.0f} TFLOP/s", flush=True)
-        if isinstance(row, Translations) and translator is None:
-            precision = "tf32" if options.precision == "bfloat16" else options.precision
-            translator = load(options.translator, options.device, precision)
-            assert isinstance(translator, ConditionalModel)
-            device = translator.device
         if device.type == "cuda":
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
-        with engine(options.engine):
-            if isinstance(row, Texts):
-                found = texts(model, row, options, ceiling)
-            else:
-                assert isinstance(translator, ConditionalModel)
-                found = translations(translator, row)
+        with (
+            mock.patch.object(recorded, "rounds_of", _ENGINES[options.engine]),
+            mock.patch.object(task_runner, "rounds_of", _ENGINES[options.engine]),
+        ):
+            rows[name] = ROWS[name].measure(options)
         if device.type == "cuda":
-            found["reserved_mib"] = torch.cuda.max_memory_reserved() / 2**20
-        results["rows"][name] = found
-        numbers = (f"{key} {value:,.4g}" for key, value in found.items() if value is not None)
+            rows[name]["reserved_mib"] = torch.cuda.max_memory_reserved() / 2**20
+        numbers = (f"{key} {one:,.4g}" for key, one in rows[name].items() if one is not None)
         print(f"{name:20s} {'  '.join(numbers)}", flush=True)
-        write(options.out, results | about(device))
+        write(options, device, {"kind": "rounds", "rows": rows})

@@ -9,8 +9,6 @@ same moves in both. Plain rows continue the last sequences with the random numbe
 Every row has its own process.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections.abc import Callable, Sequence
@@ -21,34 +19,18 @@ import torch
 
 import maskov
 from benchmarks.algorithm1 import scores_at, step
-from benchmarks.flops import flops_per_pass, measure_ceiling, sampling_flops
+from benchmarks.flops import flops_per_pass, measure_ceiling
 from benchmarks.models import load_model
-from benchmarks.tools import (
-    MODEL,
-    RunTimer,
-    about,
-    in_process,
-    length_of,
-    memory,
-    parser,
-    show,
-    write,
-)
-from maskov.config import Schedule
-from maskov.energies import parse_energy
-from maskov.energies.stages import DelayedAcceptance
-from maskov.errors import InputError
-from maskov.kernels import Metropolis
-from maskov.models import HuggingFaceModel
+from benchmarks.runs import RunTimer, counts, memory, rates, run_texts
+from benchmarks.tools import MODEL, in_process, parser, show, write
+from maskov.errors import InputError, refuse
+from maskov.models import HuggingFaceModel, choose_device
 from maskov.random import CounterRng, Purpose
 from maskov.types import Tensor
 
-# To add a row of maskov, add keyword arguments of `Metropolis`. `one-test` samples the Markov chain
-# of Algorithm 1, so plain rows, which see too few moves, have its rates of moves per step.
-VARIANTS: dict[str, dict[str, Any]] = {
-    "maskov": {},
-    "one-test": {"delayed": DelayedAcceptance(nearest=0)},
-}
+# To add a row of maskov, add options of `run_texts`. `one-test` samples the Markov chain of
+# Algorithm 1, so plain rows, which see too few moves, have its rates of moves per step.
+VARIANTS: dict[str, dict[str, Any]] = {"maskov": {}, "one-test": {"delayed": 0}}
 REFERENCE = "one-test"
 # Plain rows, and whether all masked copies of a sequence form one batch.
 PLAIN = {"algorithm 1": False, "batched copies": True}
@@ -69,47 +51,27 @@ def measure_sampling(
     model: HuggingFaceModel, options: argparse.Namespace, variant: str
 ) -> dict[str, Any]:
     """Run one variant; time and count the epochs after burn-in."""
+
+    def timed_run(epochs: int) -> tuple[maskov.Run, RunTimer]:
+        how = {"moves": "site", "delayed": None, "burn_in_energy": None, "epochs": epochs}
+        how |= {"burn_in": min(options.burn_in, epochs - 1)} | VARIANTS[variant]
+        return run_texts(model, argparse.Namespace(**vars(options) | how))
+
     if model.device.type != "cpu":  # the first run compiles and selects kernels
-        _time_run(model, options, variant, options.burn_in)
-    first, burn_in = _time_run(model, options, variant, options.burn_in)
-    run, timer = _time_run(model, options, variant, options.epochs)
-    kept = {name: values[options.burn_in :] for name, values in run.traces.items()}
-    ids = [sample.ids for sample in run.samples]
-    steps, passes = (kept[name].sum(0).tolist() for name in ("steps", "passes"))
-    lengths, notes = [len(one) for one in ids], list(run.summary().notes)
+        timed_run(options.burn_in)
+    (first, burn_in), (run, timer) = timed_run(options.burn_in), timed_run(options.epochs)
+    seconds = timer.end - timer.start - (burn_in.end - burn_in.start)
+    ids, notes = [sample.ids for sample in run.samples], list(run.summary().notes)
     if not np.array_equal(first.traces["passes"], run.traces["passes"][: options.burn_in]):
         notes.append("burn-in alone took other passes than within the run: the time is an estimate")
-    return {
-        "seconds": timer.end - timer.start - (burn_in.end - burn_in.start),
-        "steps": sum(steps),
-        "passes": sum(passes),
+    energies = run.traces["energy_target"][options.burn_in :]
+    return counts(model, run, options.energy, seconds, options.burn_in) | {
         "passes_by_engine": timer.passes - burn_in.passes,
-        "tokens": sum(
-            made * (length + model.frame.size) for made, length in zip(passes, lengths, strict=True)
-        ),
-        "novel_seen": int(kept["novel"].sum()),
-        "effective": _effective(kept["energy_target"], set(lengths)),
-        "flops": sampling_flops(model, lengths, passes, steps, options.energy),
+        "effective": _effective(energies, set(map(len, ids))),
         "ids": ids,
         "signature": run.signature,
         "notes": notes,
     }
-
-
-def _time_run(
-    model: HuggingFaceModel, options: argparse.Namespace, variant: str, epochs: int
-) -> tuple[Any, RunTimer]:
-    timer = RunTimer()
-    run = maskov.sample(
-        model,
-        Metropolis(parse_energy(options.energy), **VARIANTS[variant]),
-        Schedule(epochs=epochs, burn_in=min(options.burn_in, epochs - 1)),
-        chains=options.chains,
-        length=length_of(options.length),
-        seed=options.seed,
-        listener=timer,
-    )
-    return run, timer
 
 
 def _effective(energies: Any, lengths: set[int]) -> float | None:
@@ -175,7 +137,6 @@ def ceiling(model: HuggingFaceModel, options: argparse.Namespace) -> dict[str, A
     return {
         "teraflops": measure_ceiling(model, min(options.seconds, 1.0)),
         "model": {"name": model.name, "parameters": weights, "caution": model.caution},
-        **about(model.device),
     }
 
 
@@ -190,29 +151,6 @@ def measured(
     return found
 
 
-def make_row(
-    name: str, counted: dict[str, Any], rates: dict[str, Any], limit: float | None
-) -> dict[str, Any]:
-    """Compute the rates of a row; novel moves and effective size per step come from `rates`."""
-    seconds, steps, passes = counted["seconds"], counted["steps"], counted["passes"]
-    novel = rates["novel_seen"] / rates["steps"]
-    effective = rates["effective"] and rates["effective"] / rates["steps"]
-    teraflops = counted["flops"] and counted["flops"] / seconds / 1e12
-    return {key: value for key, value in counted.items() if key not in ("ids", "flops")} | {
-        "name": name,
-        "steps_per_second": steps / seconds,
-        "passes_per_step": passes / steps,
-        "passes_per_second": passes / seconds,
-        "tokens_per_second": counted["tokens"] / seconds,
-        "novel_per_step": novel,
-        "novel_per_pass": novel * steps / passes,
-        "novel_per_second": novel * steps / seconds,
-        "effective_per_second": effective and effective * steps / seconds,
-        "teraflops": teraflops,
-        "share_of_ceiling": teraflops and limit and teraflops / limit,
-    }
-
-
 def side_by_side(options: argparse.Namespace) -> dict[str, Any]:
     """Measure the selected rows; plain ones need the reference, whose chains they continue."""
     found = {
@@ -225,12 +163,12 @@ def side_by_side(options: argparse.Namespace) -> dict[str, Any]:
     for name in (name for name in PLAIN if name in options.rows):
         starts = found[REFERENCE]["ids"]
         counted = in_process(measured, options, True, measure_plain, starts, PLAIN[name])
-        rows.append(make_row(name, counted, found[REFERENCE], limit["teraflops"]))
-    rows += [make_row(name, one, one, limit["teraflops"]) for name, one in found.items()]
+        rows.append({"name": name} | rates(counted, limit["teraflops"], found[REFERENCE]))
+    rows += [{"name": name} | rates(one, limit["teraflops"]) for name, one in found.items()]
     first = next((row["novel_per_second"] for row in rows if row["name"] in PLAIN), None)
     for row in rows:
         row["times_algorithm_1"] = first and row["novel_per_second"] / first
-    return {"kind": "side by side", "options": vars(options) | {"out": None}, **limit, "rows": rows}
+    return {"kind": "side by side", **limit, "rows": rows}
 
 
 def scaling(options: argparse.Namespace) -> dict[str, Any]:
@@ -242,37 +180,32 @@ def scaling(options: argparse.Namespace) -> dict[str, Any]:
         point = argparse.Namespace(**vars(options) | {name: read(value)})
         limit = in_process(measured, point, True, ceiling)
         counted = in_process(measured, point, False, measure_sampling, variant)
-        row = make_row(variant, counted, counted, limit["teraflops"])
+        row = {"name": variant} | rates(counted, limit["teraflops"])
         rows.append(row | {"value": value, "model": limit["model"]})
-    about_run = {"kind": "scaling", "over": options.over, "variant": variant, **limit}
-    return about_run | {"options": vars(options) | {"out": None}, "points": rows}
+    return {"kind": "scaling", "over": options.over, "variant": variant, **limit, "points": rows}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print and write."""
     made = parser(
-        __doc__,
-        **MODEL,
-        energy="raw",
-        chains=64,
-        length="20",
-        epochs=12,
-        burn_in=4,
-        seconds=20.0,
+        __doc__, **MODEL, energy="raw", chains=64, length="20", epochs=12, burn_in=4, seconds=20.0,
         seed=0,
-    )
+    )  # fmt: skip
     names = [*PLAIN, *VARIANTS]
     made.add_argument("--rows", nargs="+", choices=names, default=names)
     made.add_argument("--over", choices=_GRIDS, help="a grid of one row")
     made.add_argument("--values", nargs="+", help="its points, such as 1 8 64, or 2x128 for sizes")
     options = made.parse_args(arguments)
-    if options.over and not options.values:
-        raise InputError("--over needs --values.")
-    if not 1 <= options.burn_in < options.epochs:
-        raise InputError("--burn-in must be 1 or more, and below --epochs: it is not timed.")
+    refuse(
+        (options.over and not options.values, "--over needs --values."),
+        (
+            not 1 <= options.burn_in < options.epochs,
+            "--burn-in must be 1 or more, and below --epochs: it is not timed.",
+        ),
+    )
     results = scaling(options) if options.over else side_by_side(options)
     rows = results.get("rows") or results["points"]
     show(rows, "value" if options.over else "name", *_SHOWN)
     notes = {f"note: {note}" for row in rows for note in row.get("notes", [])}
     print(*sorted(notes), sep="\n")
-    write(options.out, results)
+    write(options, choose_device(options.device), results)

@@ -6,8 +6,6 @@ The values must agree for the speeds to be comparable. minicons runs at several 
 fastest counts.
 """
 
-from __future__ import annotations
-
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -15,7 +13,7 @@ from itertools import islice
 from typing import Any
 
 from benchmarks.models import SENTENCES, load_model
-from benchmarks.tools import MODEL, about, parser, show, write
+from benchmarks.tools import MODEL, parser, show, write
 from maskov.energies import Norm
 from maskov.models import HuggingFaceModel
 from maskov.scoring import score_texts
@@ -88,8 +86,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
     }
     show(rows, "name", "sentences_per_second", "batch", "seconds")
     show([score], "ratio", "agree", "largest_difference")
-    write(
-        options.out,
-        {"kind": "scoring", "options": vars(options) | {"out": None}, "score": score}
-        | about(model.device),
-    )
+    write(options, model.device, {"kind": "scoring", "score": score})

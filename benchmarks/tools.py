@@ -1,6 +1,4 @@
-"""What benchmarks share: options, a timer of runs, memory, the machine, processes, results."""
-
-from __future__ import annotations
+"""What benchmarks share: options, the machine, processes, results."""
 
 import argparse
 import json
@@ -53,41 +51,6 @@ def length_of(text: str) -> tuple[int, int]:
     return int(low), int(high or low)
 
 
-class RunTimer:
-    """Listens to a run: its start, first move and end, its passes, and each epoch.
-
-    An epoch is the seconds since the start, the mean energy of the target, the mean passes of a
-    chain, and the memory in use in MiB.
-    """
-
-    def __init__(self) -> None:
-        self.start = self.first_move = self.end = 0.0
-        self.passes = 0
-        self.epochs: list[tuple[float, float, float, float]] = []
-
-    def begun(self, *_: Any, **__: Any) -> None:
-        """Record the start."""
-        self.start = time.perf_counter()
-
-    def noted(self, *_: Any, **__: Any) -> None:
-        """Ignore notes."""
-
-    def moved(self, *_: Any, **__: Any) -> None:
-        """Record the first move."""
-        self.first_move = self.first_move or time.perf_counter()
-
-    def epoch_ended(self, epoch: int, values: Any, passes: int) -> None:
-        """Record the time; the values are on the host, so the device is idle."""
-        self.end, self.passes = time.perf_counter(), passes
-        energy, each = (float(values[name].mean()) for name in ("energy_target", "passes"))
-        self.epochs.append((self.end - self.start, energy, each, memory("VmRSS")))
-
-
-def memory(field: str) -> float:
-    """Return VmRSS (current) or VmHWM (peak) of this process in MiB; Linux only."""
-    return int(re.findall(rf"{field}:\s*(\d+)", Path("/proc/self/status").read_text())[0]) / 1024
-
-
 def in_process(function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function in a fresh process, so that its memory is its own."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
@@ -121,10 +84,14 @@ def about(device: torch.device) -> dict[str, Any]:
     }
 
 
-def write(path: Path | None, results: dict[str, Any]) -> None:
-    """Write one indented JSON object, if there is a file for it."""
-    if path is not None:
-        path.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+def write(options: argparse.Namespace, device: torch.device, results: dict[str, Any]) -> None:
+    """Write results with the options, the machine and versions, if there is a file for them."""
+    if options.out is not None:
+        chosen = vars(options) | {"out": None}
+        document = {"options": chosen} | about(device) | results
+        # Of a file only its name is told.
+        text = json.dumps(document, indent=1, ensure_ascii=False, default=lambda path: path.name)
+        options.out.write_text(text + "\n", encoding="utf-8")
 
 
 def show(rows: list[dict[str, Any]], *keys: str) -> None:

@@ -8,15 +8,15 @@ a few epochs; the time is that of one whole call, with the encoder's pass over t
 --references, a file of their translations, rows have BLEU too. FILE is written after every row.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from benchmarks.tools import MODEL, about, now, parser, write
+from benchmarks.models import mixed
+from benchmarks.tools import MODEL, now, parser, write
 from maskov import translate
+from maskov.errors import refuse
 from maskov.evaluation import compare
 from maskov.models import load
 from maskov.models.autoregressive import AutoregressiveTranslator
@@ -24,17 +24,17 @@ from maskov.models.conditional import ConditionalModel
 from maskov.shipped import folder_of
 from maskov.translation import TranslationMethod, run_method, translations_of
 
-SUBJECTS = """
-die alte Bibliothek am Fluss
-eine kleine Gruppe von Studenten aus dem Dorf
-er
-der Bericht, den der Ausschuss im vergangenen Jahr vorgelegt hat,
-die neue Brücke
-die Kommission
-niemand in der Stadt
-der Präsident des Parlaments
-""".strip().splitlines()
-PREDICATES = """
+_SUBJECTS = """
+Die alte Bibliothek am Fluss
+Eine kleine Gruppe von Studenten aus dem Dorf
+Er
+Der Bericht, den der Ausschuss im vergangenen Jahr vorgelegt hat,
+Die neue Brücke
+Die Kommission
+Niemand in der Stadt
+Der Präsident des Parlaments
+"""
+_PREDICATES = """
 wurde im Winter wegen Reparaturen geschlossen.
 hat so etwas noch nie gesehen.
 ist im ganzen Land für die Qualität seiner Arbeit bekannt.
@@ -43,13 +43,8 @@ kam erst am Ende des Sommers zurück, als die Straßen wieder offen waren.
 erhielt mehrere Preise.
 stieß auf starken Widerstand der örtlichen Regierung.
 gilt oft als das Wichtigste ihrer Zeit, obwohl sich nur wenige daran erinnern, warum das so ist.
-""".strip().splitlines()
-# The order mixes lengths, so any prefix resembles the whole.
-SENTENCES = [
-    f"{subject[0].upper()}{subject[1:]} {PREDICATES[(row + shift) % len(PREDICATES)]}"
-    for shift in range(len(PREDICATES))
-    for row, subject in enumerate(SUBJECTS)
-]
+"""
+SENTENCES = mixed(_SUBJECTS, _PREDICATES)
 METHODS = {
     "greedy": TranslationMethod("greedy"),
     "mask-predict": TranslationMethod("mask-predict", iterations=10, length_beam=1),
@@ -68,6 +63,13 @@ METHODS = {
 }
 
 
+def load_translator(name: str, device: str, precision: str) -> ConditionalModel:
+    """Load a translation model."""
+    model = load(name, device, precision)
+    refuse((not isinstance(model, ConditionalModel), f"'{name}' is not a translation model."))
+    return cast(ConditionalModel, model)
+
+
 def sources(count: int, file: Path | None = None) -> list[str]:
     """Return `count` sentences: the first ones of a file, or our own, repeated if necessary."""
     if file is not None:
@@ -79,19 +81,31 @@ def measure(
     model: ConditionalModel,
     lines: list[str],
     method: TranslationMethod,
-    twin: AutoregressiveTranslator | None,
+    twin: AutoregressiveTranslator | None = None,
 ) -> tuple[dict[str, float], list[str]]:
-    """Translate once; return what a sentence cost and came to, if it has passes, and the texts."""
-    if method.name == "ar":
-        return {}, [line.text for line in translate(model, lines, method, twin)]
-    run = run_method(model.given(lines), method)
-    found = translations_of(run, method)
-    row = {
-        "passes_per_sentence": float(run.traces["passes"].sum()) / len(lines),
-        "energy_raw": sum(line.energy_raw for line in found) / len(lines),
-        "energy_norm": sum(line.energy_norm for line in found) / len(lines),
-    }
-    return row, [line.text for line in found]
+    """Translate once, after a warm-up; return what it cost and came to, and the texts."""
+
+    def translated(method: TranslationMethod, lines: list[str]) -> tuple[Any, Any]:
+        if method.name == "ar":
+            return None, translate(model, lines, method, twin, progress=False)
+        run = run_method(model.given(lines), method)
+        return run, translations_of(run, method)
+
+    cpu, first = model.device.type == "cpu", method
+    if not cpu and method.name not in ("greedy", "mask-predict", "ar"):
+        # Every kernel is compiled by then; the steps are recorded anew in each run.
+        first = replace(method, epochs=method.schedule().force_accept + 2)
+    translated(first, lines[:2] if cpu else lines)
+    begin = now(model.device)
+    run, found = translated(method, lines)
+    seconds = now(model.device) - begin
+    row = {"seconds": seconds, "sentences_per_second": len(lines) / seconds}
+    if run is not None:
+        passes = float(run.traces["passes"].sum())
+        row |= {"passes_per_second": passes / seconds, "passes_per_sentence": passes / len(lines)}
+        for energy in ("energy_raw", "energy_norm"):
+            row[energy] = sum(getattr(one, energy) for one in found) / len(lines)
+    return row, [one.text for one in found]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -103,9 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     made.add_argument("--references", type=Path, help="translations of --sources, for BLEU")
     made.add_argument("--methods", nargs="*", choices=list(METHODS), default=list(METHODS))
     options = made.parse_args(arguments)
-    model = load(options.model, options.device, options.precision)
-    if not isinstance(model, ConditionalModel):
-        made.error(f"'{options.model}' is not a translation model.")
+    model = load_translator(options.model, options.device, options.precision)
     twin, device = None, model.device
     if any(METHODS[name].name == "ar" for name in options.methods):
         folder = folder_of(options.twin) or Path(options.twin)
@@ -114,25 +126,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     results: dict[str, Any] = {
         "kind": "translate",
         "model": Path(model.name).name,
-        "precision": options.precision,
         "sentences": len(lines),
         "sources": "built in" if options.sources is None else options.sources.name,
         "words": sum(len(line.split()) for line in lines) / len(lines),
-        **about(device),
         "rows": {},
     }
     for name in options.methods:
-        method = first = METHODS[name]
-        if device.type != "cpu" and method.name not in ("greedy", "mask-predict"):
-            # Every kernel is compiled by then; the steps are recorded anew in each run.
-            first = replace(method, epochs=method.schedule().force_accept + 2)
-        translate(model, lines[:2] if device.type == "cpu" else lines, first, twin, progress=False)
-        begin = now(device)
-        row, texts = measure(model, lines, method, twin)
-        seconds = now(device) - begin
-        row |= {"seconds": seconds, "sentences_per_second": len(lines) / seconds}
+        row, texts = measure(model, lines, METHODS[name], twin)
         if options.references is not None:
             row["bleu"] = compare(texts, sources(len(lines), options.references), 1).bleu
         results["rows"][name] = row
-        write(options.out, results)
-        print(f"{name:24s} {len(lines) / seconds:10.2f} sentences/s", flush=True)
+        write(options, device, results)
+        print(f"{name:24s} {row['sentences_per_second']:10.2f} sentences/s", flush=True)

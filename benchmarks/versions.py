@@ -8,8 +8,6 @@ this folder, so both versions need what they import. For each speed, the best ru
 and their ratio are printed.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -18,6 +16,8 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from benchmarks.tools import parser, write
 
@@ -52,4 +52,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for key in old[0]:
         best = [max(run[key] for run in runs) for runs in (old, new)]
         print(f"{key:40s} {best[0]:12,.4g} {best[1]:12,.4g} {best[1] / best[0]:8.2f} ×")
-    write(options.out, found)
+    write(options, torch.device("cpu"), found)

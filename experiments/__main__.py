@@ -13,7 +13,7 @@ from experiments.lib.chains import Translations
 from experiments.lib.context import Context
 from experiments.lib.deterministic import DeterministicTranslations
 from experiments.lib.settings import setting_of, with_sentences, with_texts
-from maskov.cli import run_app
+from maskov.cli import main as run_app
 from maskov.cli.commands import say, stop_on_signals
 from maskov.config import ModelSource
 from maskov.errors import InputError
@@ -202,7 +202,7 @@ def _count(text: str) -> int | None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command; report input errors in one sentence with exit code 2."""
-    run_app(app, "experiments", arguments)
+    run_app(arguments, app, "experiments")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from maskov.cli.commands import HELP, INTERRUPTED, Command, CommandGroup, runnable, say
+from maskov.cli.commands import HELP, INTERRUPTED, Command, CommandGroup, say
 from maskov.cli.evaluating import evaluate, evidence, rate, score
 from maskov.cli.runs import (
     diagnose,
@@ -39,7 +39,7 @@ for command in (
     sample, infill, rewrite, translate, score, evaluate, evidence, resume, diagnose, report, serve,
     verify, models,
 ):  # fmt: skip
-    app.command(cls=Command)(runnable(command))
+    app.command(cls=Command)(command)
 app.add_typer(rate, name="rate")
 
 
@@ -49,11 +49,10 @@ _MEMORY = (
 )
 
 
-def _print_version(requested: bool) -> bool:
+def _print_version(requested: bool) -> None:
     if requested:
         print(f"maskov {__version__}")
         raise typer.Exit
-    return requested
 
 
 @app.callback()
@@ -66,13 +65,13 @@ def options(
     """Options of every command; `main` accepts --debug in any place."""
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command `maskov`."""
-    run_app(app, "maskov", arguments)
+def main(
+    arguments: Sequence[str] | None = None, app: typer.Typer = app, name: str = "maskov"
+) -> None:
+    """Run the command `maskov`, or another; errors that the user can fix are one sentence.
 
-
-def run_app(app: typer.Typer, name: str, arguments: Sequence[str] | None = None) -> None:
-    """Run a command; errors that the user can fix are one sentence and exit code 2."""
+    The exit code is then 2.
+    """
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
     try:

@@ -15,31 +15,21 @@ import types
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
+from itertools import count
 from pathlib import Path
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    ParamSpec,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Annotated, Any, Union, get_args, get_origin
 
 import typer
-from rich.table import Table
+from rich.console import Console
+from rich.table import Column, Table
 from typer.core import TyperCommand, TyperGroup
 
+import maskov
 from maskov.config import ModelSource
-from maskov.errors import InputError, Interrupted
+from maskov.errors import InputError, Interrupted, refuse
 from maskov.options import Opt, hints_of
-from maskov.ui.escaping import PrintableConsole, json_printable, printable
+from maskov.ui.escaping import json_printable, printable
 
-if TYPE_CHECKING:
-    from maskov import Fill, Filling, Run, Sample
-
-P = ParamSpec("P")
 # What a shell reports for a process that SIGINT ended.
 INTERRUPTED = 128 + signal.SIGINT
 # What a command line can give by itself; the rest is text that an option reads.
@@ -52,7 +42,7 @@ SHOWN = 20
 
 
 def command_of(
-    function: Callable[..., Any], *without: str, **defaults: Any
+    function: Callable[..., Any], **defaults: Any
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the options of a function.
 
@@ -61,7 +51,7 @@ def command_of(
     those of arguments that the function requires. Its own keywords are options as well.
     """
     signature = inspect.signature(function).parameters
-    hints = {name: hint for name, hint in hints_of(function).items() if name not in without}
+    hints = hints_of(function)
     options = {
         name: one
         for name, hint in hints.items()
@@ -70,9 +60,10 @@ def command_of(
     }
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
         def run(**values: Any) -> None:
-            if [values[name] for name, one in options.items() if one.read].count("-") > 1:
-                raise InputError("two options cannot both come from standard input.")
+            read = [values[name] for name, one in options.items() if one.read]
+            refuse((read.count("-") > 1, "two options cannot both come from standard input."))
             given: dict[str, Any] = dict(defaults)
             for (name, one), shown in zip(options.items(), generated, strict=True):
                 value = values.pop(name)
@@ -84,14 +75,12 @@ def command_of(
             _parameter(name, hints[name], one, defaults.get(name, signature[name].default))
             for name, one in options.items()
         ]
-        own_hints = get_type_hints(command, include_extras=True)
-        own = [
-            one.replace(annotation=own_hints[one.name], kind=inspect.Parameter.KEYWORD_ONLY)
-            for one in list(inspect.signature(command).parameters.values())[1:]
-        ]
+        _, *own = (
+            one.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            for one in inspect.signature(command, eval_str=True).parameters.values()
+        )
         run.__signature__ = inspect.Signature([*generated, *own])  # type: ignore[attr-defined]
         run.__annotations__ = {one.name: one.annotation for one in [*generated, *own]}
-        run.__name__, run.__doc__ = command.__name__, command.__doc__
         return run
 
     return decorate
@@ -108,10 +97,10 @@ def _parameter(name: str, hint: Any, one: Opt, default: Any) -> inspect.Paramete
         names.insert(0, "--" + name.replace("_", "-"))
     shown: Any = typer.Option(*names, help=one.help, rich_help_panel=one.panel)
     if one.many:
-        kind, default = list[str], [] if default == () else default
+        kind = list[str]
     if one.metavar is not None:
         shown = typer.Argument(metavar=one.metavar, help=one.help)
-        default = default if one.many and default == [] else inspect.Parameter.empty
+        default = [] if default == () else inspect.Parameter.empty
     elif one.many:
         default = list(default)
     elif default is None:
@@ -139,7 +128,12 @@ class _FlagsWithoutValues:
 
 
 class Command(_FlagsWithoutValues, TyperCommand):
-    """A command of maskov."""
+    """A command of maskov: it computes with one thread, and ends with one sentence on Ctrl-C.
+
+    `--threads` of a run still sets its own number. Threads that wait for each other spin. Next to
+    another busy process they wait most of the time, and a command with a thread for each core then
+    takes many times as long as with one.
+    """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the options; tell where an argument of the model goes that is given as one."""
@@ -151,35 +145,23 @@ class Command(_FlagsWithoutValues, TyperCommand):
                 raise InputError(f"{option} goes with the model: --model 'NAME({name}=...)'.")
         return super().parse_args(ctx, args)
 
-
-class CommandGroup(_FlagsWithoutValues, TyperGroup):
-    """A command with subcommands."""
-
-
-def runnable(command: Callable[P, None]) -> Callable[P, None]:
-    """Let a command compute with one thread, and end with one sentence on Ctrl-C.
-
-    `--threads` of a run still sets its own number. Threads that wait for each other spin. Next to
-    another busy process they wait most of the time, and a command with a thread for each core then
-    takes many times as long as with one.
-    PyTorch is imported here, after the options are read and the help is shown.
-    """
-
-    @wraps(command)
-    def run(*arguments: P.args, **options: P.kwargs) -> None:
+    def invoke(self, ctx: Any) -> None:
+        """Run the command; PyTorch is imported now that options are read and help is shown."""
         import torch
 
         before = torch.get_num_threads()
         torch.set_num_threads(1)
         try:
-            command(*arguments, **options)
+            super().invoke(ctx)
         except KeyboardInterrupt:
             say("maskov: stopped")
             raise typer.Exit(INTERRUPTED) from None
         finally:
             torch.set_num_threads(before)
 
-    return run
+
+class CommandGroup(_FlagsWithoutValues, TyperGroup):
+    """A command with subcommands."""
 
 
 @contextmanager
@@ -238,16 +220,16 @@ def print_rows(
     Without a head, the columns are names and values. A pipe has no width, so there rows are neither
     cut nor folded.
     """
-    table = Table(box=None, pad_edge=False, header_style="dim", show_header=bool(head))
-    for name in head:
-        if name in words:
-            table.add_column(name, overflow="fold")
-        else:
-            table.add_column(name, justify="right", style="cyan")
+    columns = (
+        Column(printable(name), overflow="fold")
+        if name in words
+        else Column(printable(name), justify="right", style="cyan")
+        for name in head
+    )
+    table = Table(*columns, box=None, pad_edge=False, header_style="dim", show_header=bool(head))
     for row in rows:
-        table.add_row(*row)
-    folded = sys.stdout.isatty()
-    console = PrintableConsole() if folded else PrintableConsole(width=10_000, soft_wrap=True)
+        table.add_row(*(printable(cell or "") for cell in row))
+    console = Console() if sys.stdout.isatty() else Console(width=10_000, soft_wrap=True)
     console.print(table, markup=False, highlight=False)
 
 
@@ -262,7 +244,7 @@ def as_lines(value: Any) -> str:
     return "\n".join(f"{each:.6g}" if isinstance(each, float) else str(each) for each in values)
 
 
-def print_samples(samples: Sequence[Sample]) -> None:
+def print_samples(samples: Sequence[maskov.Sample]) -> None:
     """Print a table of samples, texts as people write them."""
     from maskov.ui.detokenise import detokenised  # which imports torch
 
@@ -277,7 +259,7 @@ def print_samples(samples: Sequence[Sample]) -> None:
     print_rows(("chain", "E_raw", "E_norm", *words), rows, words)
 
 
-def say_summary(run: Run, said: str) -> None:
+def say_summary(run: maskov.Run, said: str) -> None:
     """Print the rates, the verdict and the signature, without the note `said` before."""
     summary = run.summary()
     say(
@@ -297,29 +279,28 @@ def say_summary(run: Run, said: str) -> None:
 
 
 def print_fills(
-    fills: Sequence[Sequence[Fill]],
+    fills: Sequence[Sequence[maskov.Fill]],
     names: Sequence[str] | None = None,
     top_k: int | None = None,
     counted: bool = True,
 ) -> None:
     """Print the fills of each template, most probable first; those of chains were `counted`."""
     rows = []
-    for place, found in enumerate(fills):
-        label = str(place + 1) if names is None else names[place]
+    for label, found in zip(names or map(str, count(1)), fills, strict=False):
         for fill in found[: top_k or SHOWN]:
             shares = (
                 or_dash(one, ".2e" if 0 < one < 0.001 else ".4f" if one else ".0f")
                 for one in (fill.probability, fill.error)
             )
-            count = [str(fill.count)] if counted else []
-            rows.append((label, *shares, or_dash(fill.energy), *count, fill.text))
+            numbers = [str(fill.count)] if counted else []
+            rows.append((label, *shares, or_dash(fill.energy), *numbers, fill.text))
     counts = ("count",) if counted else ()
     head = ("template", "probability", "error", "energy", *counts, "text")
     alone = len(fills) < 2  # which needs no name
     print_rows(head[alone:], [row[alone:] for row in rows])
 
 
-def say_filling(found: Filling, quiet: bool) -> None:
+def say_filling(found: maskov.Filling, quiet: bool) -> None:
     """Say what is not listed, the lengths and the verdict; problems are said in any case."""
     for one in () if quiet else found.templates:
         lengths = [

@@ -23,7 +23,6 @@ from maskov.cli.commands import (
     print_json,
     print_object,
     print_rows,
-    runnable,
     say,
 )
 from maskov.errors import InputError, refuse
@@ -71,8 +70,10 @@ def _print_scores(scores: list[maskov.Score], energy: str, words: bool) -> None:
     for score in scores:
         by_word = zip(score.words, score.word_terms, strict=True)
         terms = "  ".join(f"{word} {term:.2f}" for word, term in by_word)
-        values = [f"{score.energies[name]:.4f}" for name in energies]
-        rows.append([*values, score.name or score.text, terms][: len(energies) + len(texts)])
+        rows.append([
+            *(f"{score.energies[name]:.4f}" for name in energies), score.name or score.text,
+            *([terms] if words else []),
+        ])  # fmt: skip
     print_rows([*(shown.get(name, name) for name in energies), *texts], rows, texts)
     if together := likelihood(scores):
         say(", ".join(f"{value:.3f} {name.replace('_', ' ')}" for name, value in together.items()))
@@ -84,10 +85,9 @@ def _point_out_unknown(model: maskov.MaskedModel, scores: list[maskov.Score]) ->
 
     unknown = [(number, one) for number, one in enumerate(scores, 1) if one.unknown]
     for number, one in unknown[:_POINTED_OUT]:
-        count, total = one.unknown, len(one.tokens)
-        be = "is" if count == 1 else "are"
+        be = "is" if one.unknown == 1 else "are"
         advice = "; separate residues by spaces?" if has_letters(model) else ""
-        say(f"note: line {number}: {count} of {total} tokens {be} unknown{advice}")
+        say(f"note: line {number}: {one.unknown} of {len(one.tokens)} tokens {be} unknown{advice}")
     if len(unknown) > _POINTED_OUT:
         say(f"note: {len(unknown) - _POINTED_OUT:,} more lines have unknown tokens")
 
@@ -141,20 +141,23 @@ def evaluate(
     elif run is None:
         texts = read_sentences(source)
     if references is None or judge is not None:
-        named = run is not None and run.manifest.inputs.names is not None
-        if judge is None and (named or isinstance((texts or [""])[0], maskov.Record)):
-            raise InputError(
-                f"'{source}' holds sequences of letters, and the default judge reads English: give "
-                "--judge, a causal LM of such sequences."
-            )
+        letters = (
+            isinstance(texts[0], maskov.Record)
+            if run is None
+            else run.manifest.inputs.names is not None
+        )
+        refuse((
+            judge is None and letters,
+            f"'{source}' holds sequences of letters, and the default judge reads English: give "
+            "--judge, a causal LM of such sequences.",
+        ))  # fmt: skip
         name = judge or default_judge()
         if name is None:
             raise InputError("no judge is shipped with this maskov: give --judge, a causal LM.")
         loaded = maskov.Autoregressive(name, choose_device(device), budget=token_budget)
-        found = evaluate_run(run, loaded, training) if run else evaluate_texts(
-            texts, loaded, training
-        )  # fmt: skip
-        judged = asdict(found)
+        judged = asdict(
+            evaluate_run(run, loaded, training) if run else evaluate_texts(texts, loaded, training)
+        )
         values |= judged | {"notes": values.get("notes", []) + judged["notes"]}
     if json:
         print_object(values)
@@ -175,17 +178,17 @@ def _read_pairs(source: str, references: str) -> tuple[list[str], list[str]]:
         ),
     )
     others, rows = _read_rows(references), _read_rows(source)
-    for file, found in ((references, others), (source, rows)):
-        if "record" in found[0]:
-            raise InputError(
-                f"'{file}' is FASTA, and --references compares translations: drop --references."
-            )
     chains = {str(row["chain"]) for row in rows if "chain" in row}
-    if len(rows) > len(others) and len(chains) > 1:
-        raise InputError(
+    fasta = "'{}' is FASTA, and --references compares translations: drop --references."
+    refuse(
+        ("record" in others[0], fasta.format(references)),
+        ("record" in rows[0], fasta.format(source)),
+        (
+            len(rows) > len(others) and len(chains) > 1,
             f"'{source}' holds {len(rows)} translations from {len(chains)} chains for "
-            f"{len(others)} references; give one translation for each source."
-        )
+            f"{len(others)} references; give one translation for each source.",
+        ),
+    )
     return [row["text"] for row in rows], [row["text"] for row in others]
 
 
@@ -266,7 +269,6 @@ rate = typer.Typer(
 
 
 @rate.command(cls=Command)
-@runnable
 def export(
     texts: Annotated[
         list[Path],
@@ -294,17 +296,17 @@ def export(
     for source in texts:
         path = source.resolve()
         name = path.name if path.is_dir() else path.stem
-        if name in conditions:
-            raise InputError(f"two conditions are called '{name}'; their names must differ.")
-        read = read_sentences(str(path / "samples.jsonl" if path.is_dir() else path))
-        conditions[name] = [one if isinstance(one, str) else one.sequence for one in read]
+        refuse(
+            (name in conditions, f"two conditions are called '{name}'; their names must differ.")
+        )
+        read = _read_rows(str(path / "samples.jsonl" if path.is_dir() else path))
+        conditions[name] = [row["text"] for row in read]
     for path in write(out, conditions, format, key=key, per_run=per_run, seed=seed, raters=raters):
         print(printable(str(path)))
     say(f"{per_run * len(texts)} texts, {per_run} of each of {len(texts)} conditions")
 
 
 @rate.command("import", cls=Command)
-@runnable
 def import_answers(
     files: Annotated[
         list[Path],
@@ -336,8 +338,11 @@ def _print_ratings(ratings: Ratings) -> None:
         )
         for one in ratings.conditions
     ]  # fmt: skip
-    head = ("condition", "coherence", "fluency", "rated", "ratings", "raters")
-    print_rows(head, rows, words=("condition",))
+    print_rows(
+        ("condition", "coherence", "fluency", "rated", "ratings", "raters"),
+        rows,
+        words=("condition",),
+    )
     print(
         f"agreement (Krippendorff's alpha, ordinal): coherence {or_dash(ratings.coherence_alpha)}, "
         f"fluency {or_dash(ratings.fluency_alpha)}"

@@ -30,7 +30,7 @@ from maskov.cli.commands import (
     say_summary,
     stop_on_signals,
 )
-from maskov.errors import InputError
+from maskov.errors import InputError, refuse
 from maskov.options import RUN
 from maskov.shipped import listed
 from maskov.ui.escaping import json_printable, printable
@@ -78,8 +78,10 @@ def infill(
 def _run(given: dict[str, Any], json: bool, quiet: bool, top_k: int | None = None) -> None:
     from maskov.plan import plan
 
-    if "name" in given and "out" not in given:
-        raise InputError("--name names a run folder: give one with --out.")
+    refuse((
+        "name" in given and "out" not in given,
+        "--name names a run folder: give one with --out.",
+    ))  # fmt: skip
     planned = plan(**given)
     for note in () if quiet else planned.notes:
         say(f"note: {note}")
@@ -101,6 +103,7 @@ def resume(given: dict[str, Any], json: Json = False, quiet: Quiet = False) -> N
 @command_of(api.rewrite, model=DEFAULT_MODEL)
 def rewrite(given: dict[str, Any], json: Json = False, quiet: Quiet = False) -> None:
     """Rewrite lines: texts like them that a classifier or another expert prefers."""
+    from maskov.fasta import numbered
     from maskov.rewriting import plan_rewriting
 
     task = plan_rewriting(**given)
@@ -108,19 +111,13 @@ def rewrite(given: dict[str, Any], json: Json = False, quiet: Quiet = False) -> 
     with _watched(task.model, asked.epochs, quiet, out, "repeat the command") as watch:
         found = task.rewritings(*watch)
     for one in found:
-        sys.stdout.write(_rewritten(one, json, asked.every_chain))
-
-
-def _rewritten(one: maskov.Rewriting, json: bool, every_chain: bool) -> str:
-    """Return what is printed: JSON, a line, or a record of FASTA."""
-    from maskov.fasta import numbered
-
-    if json:
-        return json_printable(one.to_json()) + "\n"
-    if one.name is None:
-        return printable(one.text) + "\n"
-    name = numbered(one.name, one.chain) if every_chain else one.name
-    return printable(maskov.to_fasta([maskov.Record(name, one.text)]))
+        if json:
+            print_json([one.to_json()])
+        elif one.name is None:
+            print(printable(one.text))
+        else:
+            name = numbered(one.name, one.chain) if asked.every_chain else one.name
+            print(printable(maskov.to_fasta([maskov.Record(name, one.text)])), end="")
 
 
 @command_of(api.translate)
@@ -130,8 +127,9 @@ def translate(given: dict[str, Any], json: Json = False, quiet: Quiet = False) -
 
     task = plan_translation(**given)
     out, method = given.get("out"), task.method
-    unseen = quiet or method.name == "ar"
-    with _watched(task.model, method.settled.epochs, unseen, out, f"maskov resume {out}") as watch:
+    with _watched(
+        task.model, method.settled.epochs, quiet or method.name == "ar", out, f"maskov resume {out}"
+    ) as watch:
         translations = task.translations(*watch)
     print_json(one.to_json() if json else one.text for one in translations)
 
@@ -143,9 +141,15 @@ def _carry_out(plan: Plan, json: bool, quiet: bool, top_k: int | None = None) ->
 
     config = plan.manifest.config
     command = f"maskov resume {plan.out}" + " --trust-parts" * bool(own_parts(config))
-    epochs, most = config.schedule.epochs, config.until is not None
-    unit = "point" if plan.manifest.particles else "epoch"  # of the path of a population
-    with _watched(plan.model, epochs, quiet, plan.out, command, most, unit) as watch:
+    with _watched(
+        plan.model,
+        config.schedule.epochs,
+        quiet,
+        plan.out,
+        command,
+        most=config.until is not None,
+        unit="point" if plan.manifest.particles else "epoch",  # of the path of a population
+    ) as watch:
         run = execute(plan, *watch)
     _print(run, plan.model, json, quiet, top_k)
 
@@ -196,8 +200,7 @@ def _print(
         print_samples(run.samples)
     if not quiet:
         say_summary(run, said="" if model is None else model.caution)
-        return
-    for note in run.recovered:  # progress would have said so when the run continued
+    for note in run.recovered if quiet else ():  # progress would have told
         say(f"note: {note}")
 
 
@@ -293,8 +296,10 @@ def report(
     from maskov.ui.report import build, content_of, format_of
 
     kind = format_of(format_, out)
-    if kind == "html" and out is None:
-        raise InputError("HTML needs a file: give --out report.html, or --format md or json.")
+    refuse((
+        kind == "html" and out is None,
+        "HTML needs a file: give --out report.html, or --format md or json.",
+    ))  # fmt: skip
     data = build(
         [maskov.Run.open(path) for path in runs],
         title=title,
@@ -352,28 +357,31 @@ def serve(
 
     The printed address contains a secret token; without it the server shows nothing.
     """
+    from maskov.models import choose_device
+
     try:
         from maskov.ui.viewer.runs import Player, RunList
         from maskov.ui.viewer.server import LOOPBACK, LiveRuns, create_app, listen, server_of
     except ImportError as error:
         raise InputError("the pages need FastAPI: pip install '.[serve]'.") from error
-    if host.lower() not in LOOPBACK:
-        raise InputError(
-            f"'{host}' is not an address of this machine alone: drop --host, and use the pages "
-            "from other machines by `ssh -L` or a proxy with TLS."
-        )
-    if device is not None:
-        from maskov.models import choose_device
-
-        choose_device(device)  # refuse it now rather than on the first request
+    refuse((
+        host.lower() not in LOOPBACK,
+        f"'{host}' is not an address of this machine alone: drop --host, and use the pages "
+        "from other machines by `ssh -L` or a proxy with TLS.",
+    ))  # fmt: skip
+    choose_device(device or "auto")  # refuse it now rather than on the first request
     run_list = RunList(runs or [], out)
     socket, address = listen(host, port)
     token = None if no_token else secrets.token_urlsafe(_TOKEN_BYTES)
     if no_token:
         say("warning: without a token every user of this machine can see the runs and start some.")
-    live = None if read_only else LiveRuns(run_list.home, device or "auto")
-    player = Player(device, trust_remote_code, trust_parts, allow_download)
+    app = create_app(
+        run_list,
+        Player(device, trust_remote_code, trust_parts, allow_download),
+        None if read_only else LiveRuns(run_list.home, device or "auto"),
+        token=token,
+    )
     print(address + ("/" if token is None else f"/t/{token}/"), flush=True)
     count = len(run_list.paths())
     say(f"{count} run{'' if count == 1 else 's'}; listening on {address}, Ctrl-C to stop")
-    server_of(create_app(run_list, player, live, token=token)).run(sockets=[socket])
+    server_of(app).run(sockets=[socket])

@@ -5,10 +5,6 @@ screen, change what was printed before, or set the title of the window.
 """
 
 import re
-from typing import Any
-
-from rich.console import Console
-from rich.text import Text
 
 # C0 and C1 without tab and newline, delete, line and paragraph separators, surrogates, and the
 # marks that override the direction of writing.
@@ -23,11 +19,3 @@ def printable(text: str) -> str:
 def json_printable(line: str) -> str:
     r"""Return a line of JSON with control characters as \u escapes: the same value."""
     return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", line)
-
-
-class PrintableConsole(Console):
-    """A console that escapes the control characters of all text it is given."""
-
-    def render_str(self, text: str, **options: Any) -> Text:
-        """Render a text without its control characters."""
-        return super().render_str(printable(text), **options)

@@ -1,27 +1,22 @@
 """Progress of a run: chains on a terminal, plain lines, a bar for Python, or nothing."""
 
-from __future__ import annotations
-
 import math
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import zip_longest
-from typing import TYPE_CHECKING
 
-from rich.console import Group
+from rich.console import Console, Group
 from rich.live import Live
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
+from maskov.models.base import MaskedModel
 from maskov.models.tokens import import_quietly
+from maskov.types import Chains, Traces
 from maskov.ui.detokenise import spelled
-from maskov.ui.escaping import PrintableConsole, printable
-
-if TYPE_CHECKING:
-    from maskov.models.base import MaskedModel
-    from maskov.types import Chains, Traces
+from maskov.ui.escaping import printable
 
 _FRAMES_PER_SECOND = 12
 _SHOWN_CHAINS = 8
@@ -50,7 +45,7 @@ class PlainProgress:
     def __init__(self, epochs: int, most: bool = False, unit: str = "epoch") -> None:
         self._epochs, self._unit = epochs, unit
         self._about = "at most" if most else "about"
-        self._started = self._said = self._begun = time.monotonic()
+        self._started = self._shown = self._begun = time.monotonic()
         self._first, self._reached = math.inf, 0.0
         self._status = "starting"
 
@@ -63,10 +58,8 @@ class PlainProgress:
 
     def worked(self) -> None:
         """Print how far the run is, unless that was said a moment ago."""
-        now = time.monotonic()
-        since = now - self._started
-        if now - self._said >= max(_SILENCE, _SILENT_SHARE * since):
-            self._said = now
+        since = time.monotonic() - self._started
+        if self._due(max(_SILENCE, _SILENT_SHARE * since)):
             self._print(f"{self._status}  ({in_words(since)})")
 
     def noted(self, text: str) -> None:
@@ -82,8 +75,15 @@ class PlainProgress:
         """Print the rates of the epoch."""
         line = self._progress(epoch + 1, passes, rates(values))
         if not (epoch + 1) % max(1, self._epochs // _PLAIN_LINES) or epoch + 1 >= self._epochs:
-            self._said = time.monotonic()
+            self._shown = time.monotonic()
             self._print(line)
+
+    def _due(self, seconds: float) -> bool:
+        """Whether nothing was shown for so long; what is shown next then begins."""
+        now = time.monotonic()
+        due = now - self._shown >= seconds
+        self._shown = now if due else self._shown
+        return due
 
     def _progress(self, done: float, passes: int, between: str = "") -> str:
         """Return the epoch, the speed and, once it can be estimated, the time left.
@@ -114,18 +114,17 @@ class LiveView(PlainProgress):
     ) -> None:
         super().__init__(epochs, most, unit)
         self._model, self._live = model, live
-        self._drawn = self._started
         self._before: list[list[str]] = []
         self._footer = ""
 
     def worked(self) -> None:
         """Show that the run is at work before there are chains to show."""
         if not self._before and self._due(1.0):
-            text = f"computing the first energies  ({in_words(self._drawn - self._started)})"
+            text = f"computing the first energies  ({in_words(self._shown - self._started)})"
             self._live.update(Text(text, style="dim"), refresh=True)
 
     def _print(self, text: str) -> None:  # above the chains
-        self._live.console.print(text, style="yellow", highlight=False)
+        self._live.console.print(printable(text), style="yellow", highlight=False)
 
     def moved(self, state: Chains, epoch: int, passes: int) -> None:
         """Redraw, unless the last frame is too recent."""
@@ -137,18 +136,9 @@ class LiveView(PlainProgress):
         """Keep the rates for the line below the chains."""
         self._footer = rates(values)
 
-    def _due(self, seconds: float) -> bool:
-        """Whether the last frame is so old; a new one then begins."""
-        now = time.monotonic()
-        due = now - self._drawn >= seconds
-        self._drawn = now if due else self._drawn
-        return due
-
     def _table(self, state: Chains) -> Table:
-        table = Table(box=None, show_header=False, padding=(0, 1))
-        table.add_column(justify="right", style="dim")
-        table.add_column(justify="right", style="cyan")
-        table.add_column(overflow="fold")
+        right = Column(justify="right", style="dim"), Column(justify="right", style="cyan")
+        table = Table(*right, Column(overflow="fold"), box=None, show_header=False, padding=(0, 1))
         rows = range(min(_SHOWN_CHAINS, len(state.chain)))
         words = [
             spelled(self._model.token_strings(state.tokens[row, : state.lengths[row]].tolist()))
@@ -165,8 +155,8 @@ def _changed(words: list[str], before: list[str] | None) -> Text:
     """Join spelled tokens; those that differ from the previous frame, if any, are bold."""
     line = Text()
     for word, old in zip_longest(words, words if before is None else before[: len(words)]):
-        changed = old is None or old.strip() != word.strip()
-        line.append(printable(word), style="bold yellow" if changed else "")
+        same = old is not None and old.strip() == word.strip()
+        line.append(printable(word), style="" if same else "bold yellow")
     return line
 
 
@@ -190,8 +180,7 @@ def progress_for(
     if quiet or not sys.stderr.isatty():
         yield None if quiet else PlainProgress(epochs, most, unit)
         return
-    console = PrintableConsole(stderr=True)
-    with Live(console=console, auto_refresh=False, transient=True) as live:
+    with Live(console=Console(stderr=True), auto_refresh=False, transient=True) as live:
         yield LiveView(model, live, epochs, most, unit)
 
 
@@ -201,18 +190,15 @@ class ProgressBar(PlainProgress):
     def __init__(self, epochs: int, most: bool = False, unit: str = "epoch") -> None:
         tqdm = import_quietly("tqdm.auto")
         super().__init__(epochs, most, unit)
-        self._passes = 0
         self.bar = tqdm.tqdm(total=epochs, unit=unit, leave=False, desc="at most" if most else None)
 
     def moved(self, state: Chains, epoch: int, passes: int) -> None:
-        """Show the passes so far, unless the last frame is too recent."""
-        self._passes = max(self._passes, passes)
+        """Show the epochs before this one, unless the last frame is too recent."""
         self._advance(epoch)
 
     def epoch_ended(self, epoch: int, values: Traces, passes: int) -> None:
         """Show the epochs and their rates."""
-        self._passes = max(self._passes, passes)
-        speed = self._passes / max(self.bar.format_dict["elapsed"], 1e-9)
+        speed = passes / max(self.bar.format_dict["elapsed"], 1e-9)
         self.bar.set_postfix_str(f"{speed:,.0f} passes/s  {rates(values)}", refresh=False)
         self._advance(epoch + 1)
         if self.bar.n == self.bar.total:

@@ -291,8 +291,12 @@ def histogram(groups: Sequence[Values]) -> Data | None:
         low, high = low - 0.5, high + 0.5
     bins = np.clip(round(2 * pooled.size ** (1 / 3)), _FEWEST_BINS, _MOST_BINS)  # Rice's rule
     edges = np.linspace(low, high, bins + 1)
-    counts = [np.histogram(values, edges)[0] / max(values.size, 1) for values in finite]
-    return {"edges": edges.tolist(), "shares": [shares.tolist() for shares in counts]}
+    return {
+        "edges": edges.tolist(),
+        "shares": [
+            (np.histogram(values, edges)[0] / max(values.size, 1)).tolist() for values in finite
+        ],
+    }
 
 
 def correlations(diagnosis: Diagnosis) -> list[Data]:
@@ -338,12 +342,12 @@ def listed(values: Values) -> list[float | None]:
 def metadata(manifest: Manifest) -> dict[str, str]:
     """Return what a reader asks first: model, kernel, schedule, when, versions."""
     model, smoothing = manifest.config.model, manifest.config.model.source.remove_smoothing
-    kernel = manifest.config.kernel
-    kernel = part_of(kernel, "kernel") if manifest.particles else kernel
+    particles, around = manifest.particles, manifest.config.kernel
+    kernel = part_of(around, "kernel") if particles else around
     temperature = manifest.schedule.target_temperature or f"{kernel.get('target_temperature', 1):g}"
-    path, around = {}, manifest.config.kernel
-    if particles := manifest.particles:
-        path = {
+    sizes = {"chains": f"{manifest.chains:,}"}
+    if particles:
+        sizes = {
             "populations": f"{manifest.chains // particles:,} of {particles:,} particles each, "
             f"drawn from {around['start']}",
             "path": f"{manifest.epochs:,} points, moves of a particle at each: {around['moves']}",
@@ -363,9 +367,8 @@ def metadata(manifest: Manifest) -> dict[str, str]:
         ),
         "positions": _positions(manifest, part_of(kernel, "move", "positions")),
         "target temperature": str(temperature) if manifest.kernel == "mh" else "",
-        "schedule": "" if manifest.particles else _schedule(manifest),
-        "chains": "" if manifest.particles else f"{manifest.chains:,}",
-        **path,
+        "schedule": "" if particles else _schedule(manifest),
+        **sizes,
         "sequences": _inputs(manifest),
         "seed": str(manifest.config.seed),
         "when": manifest.created.replace("T", " ").replace("+00:00", " UTC"),
@@ -416,9 +419,8 @@ def _inputs(manifest: Manifest) -> str:
 
 def spaced(number: int, most: int) -> list[int]:
     """Return up to `most` evenly spaced indices below a number, first and last included."""
-    if number <= most:
-        return list(range(number))
-    return [round(place * (number - 1) / max(most - 1, 1)) for place in range(most)]
+    shown = min(number, most)
+    return [round(place * (number - 1) / max(shown - 1, 1)) for place in range(shown)]
 
 
 def target_energy(manifest: Manifest, samples: Sequence[Sample]) -> str:
@@ -474,12 +476,11 @@ def first_samples(
     earlier = [samples[place] for place in spaced(len(samples), _LOOKED_AT)]
     chosen: list[Sample] = []
     for sample in (*(last[place] for place in spaced(len(last), FIRST_SAMPLES)), *earlier[::-1]):
-        known = any(
+        if not any(
             sample.text == other.text
             or (sample.chain == other.chain and are_similar(sample.ids, other.ids))
             for other in chosen
-        )
-        if not known:
+        ):
             chosen.append(sample)
     return shown_samples(manifest, chosen[:FIRST_SAMPLES], order=order)
 
@@ -527,9 +528,9 @@ def score_samples(model: MaskedModel, samples: Sequence[Sample]) -> list[Terms]:
     terms: list[Terms] = []
     for begin in range(0, len(samples), _SCORED):
         group = samples[begin : begin + _SCORED]
-        given = padded([sample.ids for sample in group], model.mask_id, model.device)
         source = torch.tensor([sample.template for sample in group], device=model.device)
-        given = replace(given, source=source)
+        ids = padded([sample.ids for sample in group], model.mask_id, model.device)
+        given = replace(ids, source=source)
         given = replace(given, pass_cache=scorer.cache(given))
         scorer.check()
         raw, norm = (energy.terms(model, given).tolist() for energy in (Raw(), Norm()))
@@ -596,9 +597,11 @@ def _column(counts: Counter[str], kinds: int) -> dict[str, Any]:
     `bits` is what the position is known by: log2 of the letters seen anywhere less the entropy.
     """
     shares = {name: found / counts.total() for name, found in counts.most_common()}
-    entropy = -sum(share * math.log2(share) for share in shares.values())
-    bits = math.log2(kinds) - entropy
-    return {"letters": list(shares), "shares": list(shares.values()), "bits": bits}
+    return {
+        "letters": list(shares),
+        "shares": list(shares.values()),
+        "bits": math.log2(kinds) + sum(share * math.log2(share) for share in shares.values()),
+    }
 
 
 def _shares(counts: Sequence[int]) -> list[float]:
@@ -612,6 +615,9 @@ def _by_count(counts: Sequence[int], energies: Sequence[float]) -> list[dict[str
     found = []
     for number in np.unique(numbers[finite]).tolist():
         own = values[finite & (numbers == number)]
-        ends = dict(zip(("low", "high"), np.quantile(own, (0.1, 0.9)).tolist(), strict=True))
-        found.append({"count": number, "samples": len(own), "mean": float(own.mean())} | ends)
+        low, high = np.quantile(own, (0.1, 0.9)).tolist()
+        found.append({
+            "count": number, "samples": len(own), "mean": float(own.mean()), "low": low,
+            "high": high,
+        })  # fmt: skip
     return found

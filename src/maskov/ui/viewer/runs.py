@@ -4,15 +4,14 @@ For each: a summary, a verdict, its report, and its chains, replayed step by ste
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from maskov.errors import InputError, MaskovError, refuse
+from maskov.errors import MaskovError, refuse
 from maskov.models.base import MaskedModel
 from maskov.replay import Replayer, why_not
 from maskov.runs import Run
@@ -39,7 +38,6 @@ Stamp = tuple[int, int]
 class OpenedRun:
     """A run; `stamp` changes whenever it progresses."""
 
-    id: str
     path: Path
     stamp: Stamp
     run: Run = field(compare=False)
@@ -66,7 +64,7 @@ class RunList:
                     f"'{given}' is not a folder; give run folders or folders of runs.",
                 ),
                 (
-                    not any(_runs_of(place)),
+                    not _runs_of(place),
                     f"'{given}' has no runs: give a folder written by `maskov sample --out`, or a "
                     "folder of such folders.",
                 ),
@@ -77,11 +75,6 @@ class RunList:
         runs = {path for place in (*self._places, self.home) for path in _runs_of(place)}
         newest = sorted(runs, key=lambda path: (-_changed(path / "manifest.json"), str(path)))
         return {id_of(path): path for path in newest[:_MOST_RUNS]}
-
-    def open(self, run_id: str) -> OpenedRun | None:
-        """Open a run by its id, or return None."""
-        path = self.paths().get(run_id)
-        return None if path is None else OpenedRun(run_id, path, stamp_of(path), Run.open(path))
 
     def summaries(self) -> list[dict[str, Any]]:
         """Return a summary of each run; one that cannot be read has an `error`."""
@@ -100,12 +93,12 @@ class RunList:
 @lru_cache(_MOST_RUNS)
 def _summary(path: Path, stamp: Stamp) -> dict[str, Any]:
     run = Run.open(path)
-    about = {
+    told = vars(run.summary()) | {
         "created": run.manifest.created,
         "title": run.manifest.name or path.name,
         "particles": run.manifest.particles,
     }
-    return json_safe(vars(run.summary()) | about, PAGE_DIGITS)  # type: ignore[no-any-return]
+    return json_safe(told, PAGE_DIGITS)  # type: ignore[no-any-return]
 
 
 @lru_cache(_MOST_RUNS)
@@ -117,10 +110,9 @@ def verdict(path: Path, stamp: Stamp) -> dict[str, Any]:
 def overview(opened: OpenedRun) -> dict[str, Any]:
     """Return the run's report, and what its traces lack for its chains to be replayed."""
     report = build([opened.run], samples=MOST_SAMPLES)["runs"][0]
-    data = json_safe(report, PAGE_DIGITS)
-    del data["diagnosis"]
-    return data | {  # type: ignore[no-any-return]
-        "id": opened.id,
+    del report["diagnosis"]  # what the page shows of it has its own fields
+    return json_safe(report, PAGE_DIGITS) | {  # type: ignore[no-any-return]
+        "id": id_of(opened.path),
         "name": opened.path.name,
         "title": opened.title,
         "why_not_played": why_not(opened.run),
@@ -138,17 +130,11 @@ def stamp_of(path: Path) -> Stamp:
     return _changed(path / "traces.npy"), _changed(path / "samples.jsonl")
 
 
-def _runs_of(place: Path) -> Iterator[Path]:
-    """Yield a run folder, or those in a folder."""
-    if _is_run(place):
-        yield place
-    else:
-        with suppress(OSError):
-            yield from filter(_is_run, place.iterdir())
-
-
-def _is_run(path: Path) -> bool:
-    return (path / "manifest.json").is_file()
+def _runs_of(place: Path) -> list[Path]:
+    """Return a run folder, or those in a folder."""
+    if (place / "manifest.json").is_file():
+        return [place]
+    return [file.parent for file in place.glob("*/manifest.json") if file.is_file()]
 
 
 def _changed(path: Path) -> int:
@@ -185,8 +171,7 @@ class Player:
         with self._lock:
             replayer, model = self._replayer(opened)
             rows = replayer.tokens(chain)
-            if sum(map(len, rows)) > MOST_TOKENS:
-                raise InputError("this chain is too long to show.")
+            refuse((sum(map(len, rows)) > MOST_TOKENS, "this chain is too long to show."))
             traces, manifest, done = opened.run.traces, opened.run.manifest, replayer.epochs
             sources, start = manifest.inputs.sources, replayer.layout.starts[chain]
             return {
@@ -216,9 +201,11 @@ class Player:
             if step.start is not None:
                 places = [(step.start, len(step.old), len(step.new))]
             words = model.token_strings(step.before), model.token_strings(step.proposed)
-            more = {"repeated": step.repeated, "parts": changed_parts(*words, places)}
             told = {name: one for name, one in vars(step).items() if name not in _WHOLE}
-            steps.append(json_safe(told, infinities=True) | more)
+            steps.append(
+                json_safe(told, infinities=True)
+                | {"repeated": step.repeated, "parts": changed_parts(*words, places)}
+            )
             if step.accepted and not step.repeated:
                 texts.append(spelled(words[1]))
         return vars(replay) | {"steps": steps, "texts": texts}

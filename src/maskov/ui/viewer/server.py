@@ -40,7 +40,7 @@ from maskov.runs import Run
 from maskov.shipped import listed
 from maskov.ui.detokenise import spelled
 from maskov.ui.report import build, json_safe, to_page
-from maskov.ui.viewer.runs import OpenedRun, Player, RunList, id_of, overview, verdict
+from maskov.ui.viewer.runs import OpenedRun, Player, RunList, id_of, overview, stamp_of, verdict
 
 # The addresses that no other machine reaches.
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -114,10 +114,9 @@ class RunRequest(BaseModel):
     def check(self) -> None:
         """Refuse what the fields alone cannot tell."""
         check_name(self.name)
-        lines = self.text + self.freeze + self.prefix
         refuse(
             (
-                any(ord(sign) < 32 for sign in lines),
+                any(ord(sign) < 32 for sign in self.text + self.freeze + self.prefix),
                 "give the text, frozen tokens and prefix as one line each.",
             ),
             (self.model not in known_models(), "no such model on this server."),
@@ -139,11 +138,11 @@ class RunRequest(BaseModel):
     def arguments(self, out: Path, device: str) -> list[str]:
         """Return the arguments of `maskov sample`; a starting text is its standard input."""
         # Every epoch is a sample, so that the page can show the chains after each.
-        model = f"{self.model}(prefix={written(self.prefix)})" if self.prefix else self.model
         given: dict[str, Any] = {
-            "model": model, "kernel": self.method, "chains": self.chains, "thin": 1,
-            "epochs": self.epochs, "seed": self.seed, "name": self.name, "freeze": self.freeze,
-            "out": out, "device": device, "burn-in": 0,
+            "model": self.model + f"(prefix={written(self.prefix)})" * bool(self.prefix),
+            "kernel": self.method, "chains": self.chains, "thin": 1, "epochs": self.epochs,
+            "seed": self.seed, "name": self.name, "freeze": self.freeze, "out": out,
+            "device": device, "burn-in": 0,
         }  # fmt: skip
         given |= {"start-text": "-"} if self.text else {"length": self.length}
         if self.method == "mh":
@@ -157,12 +156,6 @@ class RunRequest(BaseModel):
 def known_models() -> dict[str, str]:
     """Return the names and summaries of the models that a page may run."""
     return {model.name: model.summary for model in listed() if model.kind == "masked"}
-
-
-def choices() -> dict[str, Any]:
-    """Return the choices, bounds and defaults of the form."""
-    fields = RunRequest.model_json_schema()["properties"]
-    return {"models": known_models(), "methods": METHODS, "fields": fields}
 
 
 class LiveRun:
@@ -205,12 +198,13 @@ class LiveRun:
         running = self.running  # before the folder is read, so that the last state is the whole
         saved = (self._path / "manifest.json").is_file()
         seen = _NOTHING
-        if saved:
-            with suppress(MaskovError):  # it may be read while it is being written
-                seen = self._seen(Run.open(self._path))
+        with suppress(MaskovError):  # it may be read while it is being written, or before
+            seen = self._seen(Run.open(self._path))
+        # The position of the file is the process's, too.
+        said = os.pread(self._said.fileno(), _LONGEST_SAID, 0)
+        lines = said.decode(errors="replace").splitlines()
         epoch = seen["epoch"]
-        lines, known = self._lines(), running and epoch > 0
-        since = max(time.monotonic() - self._begun, 1e-9)
+        known, since = running and epoch > 0, max(time.monotonic() - self._begun, 1e-9)
         status, message = "sampling" if saved else "loading the model", ""
         if not running:
             ended = "stopped" if self._asked_to_stop else "failed"
@@ -240,12 +234,15 @@ class LiveRun:
             self._begun = time.monotonic()  # loading does not count
             return _NOTHING
         steps = max(int(traces["steps"][done - 1].sum()), 1)
-        energy = f"energy_{self._request.energy}"
         return {
             "epoch": done,
             "passes": int(traces["passes"][:done].sum()),
             "chains": [
-                {"chain": one.chain, "energy": getattr(one, energy), "words": spelled(one.tokens)}
+                {
+                    "chain": one.chain,
+                    "energy": getattr(one, f"energy_{self._request.energy}"),
+                    "words": spelled(one.tokens),
+                }
                 for one in samples[(done - 1) * chains : done * chains]
             ],
             **{name: float(traces[name][done - 1].sum() / steps) for name in ("accepted", "novel")},
@@ -253,11 +250,6 @@ class LiveRun:
                 name: traces[name][:done].mean(1).tolist() for name in ("energy_raw", "energy_norm")
             },
         }
-
-    def _lines(self) -> list[str]:
-        """Return what the process has said; the position of the file is the process's, too."""
-        content = os.pread(self._said.fileno(), _LONGEST_SAID, 0)
-        return content.decode(errors="replace").splitlines()
 
 
 class LiveRuns:
@@ -284,15 +276,9 @@ class LiveRuns:
                 ),
             )
             self._started += 1
-            when = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-            path = self._home / f"page-{when}-{self._started:02d}"
-            self.current = LiveRun(request, path, self._device)
+            name = f"page-{datetime.now(UTC):%Y%m%d-%H%M%S}-{self._started:02d}"
+            self.current = LiveRun(request, self._home / name, self._device)
             return self.current
-
-    def close(self, patience: float) -> None:
-        """Save and stop the current run."""
-        if self.current is not None:
-            self.current.stop(patience)
 
 
 # The server.
@@ -314,8 +300,8 @@ def create_app(
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
-        if live is not None:
-            await to_thread.run_sync(live.close, _STOPPING_SECONDS)
+        if live is not None and live.current is not None:
+            await to_thread.run_sync(live.current.stop, _STOPPING_SECONDS)
 
     app = FastAPI(
         lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False
@@ -397,19 +383,20 @@ def _add_runs(router: APIRouter, run_list: RunList, player: Player) -> None:
     replaying = partial(_in_threads, CapacityLimiter(_REPLAYING_THREADS))
 
     def opened(run_id: str) -> OpenedRun:
-        run = run_list.open(run_id)
-        if run is None:
+        path = run_list.paths().get(run_id)
+        if path is None:
             raise HTTPException(404, "no such run")
-        return run
+        return OpenedRun(path, stamp_of(path), Run.open(path))
 
     @router.get("/report")
     @reading
     def report(run_id: Annotated[str, Query(alias="id", max_length=100)]) -> HTMLResponse:
         chosen = opened(run_id)
         html, policy = to_page(build([chosen.run], title=chosen.title))
-        content = html.encode("utf-8", "replace")  # a lone surrogate cannot be encoded
-        headers = {"Content-Security-Policy": f"{policy}; frame-ancestors 'none'"}
-        return HTMLResponse(content, headers=headers)
+        return HTMLResponse(
+            html.encode("utf-8", "replace"),  # a lone surrogate cannot be encoded
+            headers={"Content-Security-Policy": f"{policy}; frame-ancestors 'none'"},
+        )
 
     @router.get("/api/runs")
     @reading
@@ -441,7 +428,10 @@ def _add_runs(router: APIRouter, run_list: RunList, player: Player) -> None:
 def _add_live(router: APIRouter, live: LiveRuns | None) -> None:
     @router.get("/api/choices")
     def offered() -> Json:
-        return Json({"may_start": live is not None, **choices()})
+        return Json({
+            "may_start": live is not None, "models": known_models(), "methods": METHODS,
+            "fields": RunRequest.model_json_schema()["properties"],  # bounds and defaults
+        })  # fmt: skip
 
     @router.get("/api/live")
     def seen() -> Json:
@@ -476,17 +466,18 @@ def listen(host: str, port: int) -> tuple[socket.socket, str]:
 
 def server_of(app: FastAPI) -> uvicorn.Server:
     """Return a server of an application, which runs until Ctrl-C or SIGTERM."""
-    config = uvicorn.Config(
-        app,
-        http="h11",
-        h11_max_incomplete_event_size=_LONGEST_HEADERS,
-        limit_concurrency=MOST_CONNECTIONS,
-        # Addresses contain tokens, which must not be logged.
-        access_log=False,
-        log_level="warning",
-        proxy_headers=False,
-        server_header=False,
-        ws="none",
-        timeout_graceful_shutdown=5,
+    return uvicorn.Server(
+        uvicorn.Config(
+            app,
+            http="h11",
+            h11_max_incomplete_event_size=_LONGEST_HEADERS,
+            limit_concurrency=MOST_CONNECTIONS,
+            # Addresses contain tokens, which must not be logged.
+            access_log=False,
+            log_level="warning",
+            proxy_headers=False,
+            server_header=False,
+            ws="none",
+            timeout_graceful_shutdown=5,
+        )
     )
-    return uvicorn.Server(config)
