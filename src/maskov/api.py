@@ -176,7 +176,7 @@ def sample(
     With moves that change the length (`moves="span:2,insert-delete:1"`) lengths are sampled: any
     within the range, or from half to twice that of a text, or those of blanks such as [MASK*] and
     [MASK{2,5}]; between frozen tokens each stretch has one token at least and twice its own at
-    most. `length_prior` weighs lengths: "none" (the law is exp(−E) over all lengths), "flat" (the
+    most. `length_prior` weighs lengths: "none" (p ∝ exp(−E/T) over all lengths), "flat" (the
     default: weights found by discarded chains so that lengths are visited about evenly), or a table
     such as {8: 1, 12: 4, 16: 1}.
 
