@@ -224,7 +224,7 @@ def runs_chains(given: Mapping[str, Any]) -> bool:
     others = {name for name, value in given.items() if value != own[name].default} - _OF_FILLS
     for name in ("whole_words", "spans"):
         if others and given.get(name):
-            raise InputError(f"chains do not use '{name}': drop it, or the options of chains.")
+            raise InputError(f"chains have no use for '{name}': drop it, or what asks for them.")
     return bool(others)
 
 

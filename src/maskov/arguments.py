@@ -421,7 +421,7 @@ def draws(asked: Arguments, kernel: Kernel) -> bool:
 def population_of(asked: Arguments, kernel: Kernel) -> Population:
     """Return the kernel of populations; what they have no use for is refused."""
     asked.refuse(
-        "populations do not use {}: drop it, or --particles.",
+        "populations have no use for {}: drop it, or --particles.",
         "chains", "epochs", "schedule", "until", "burn_in", "burn_in_energy", "thin",
         "force_accept", "start", "resident", "length_prior",
     )  # fmt: skip
