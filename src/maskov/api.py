@@ -162,12 +162,11 @@ def sample(
     that takes a list of texts and returns a number for each; `moves` may be objects, alone or in
     pairs with their weights: moves=[maskov.Site(), (maskov.Span(), 2.0)].
 
-    Chains have `length` tokens (12), or a length drawn from a range (8, 24); or start at given
-    `texts`; or fill the blanks of `templates`; `chains` to each. Texts and templates may be records
-    of FASTA (`read_fasta`): samples then carry their names and mutations, and a run folder also has
-    `samples.fa` and `mutations.csv`. Chains of a conditional model are translations of its sources,
-    of the likeliest length, of the likeliest few, or of a length each draws (`lengths`: best, top,
-    drawn).
+    Chains have `length` tokens (20 unless given), or a length drawn from a range, `length=(8, 24)`.
+    Or they start at given `texts`, or fill the blanks of `templates`, `chains` chains for each.
+    Texts and templates may be records of FASTA (`read_fasta`): samples then carry their names and
+    mutations, and a run folder also has `samples.fa` and `mutations.csv`. Chains of a conditional
+    model are translations of its sources; `lengths` says how long they are (best, top, drawn).
 
     Tokens of texts that `freeze` names stay: positions counted from 1 ("1-25,40"), words ("river,
     bridge"), what a regular expression finds ("re:PATTERN"), or for each text a boolean or a sign
@@ -177,19 +176,19 @@ def sample(
     With moves that change the length (`moves="span:2,insert-delete:1"`) lengths are sampled: any
     within the range, or from half to twice that of a text, or those of blanks such as [MASK*] and
     [MASK{2,5}]; between frozen tokens each stretch has one token at least and twice its own at
-    most. `length_prior` weighs lengths: "none" (the law is exp(−E) over all lengths), "flat" (the
+    most. `length_prior` weighs lengths: "none" (p ∝ exp(−E/T) over all lengths), "flat" (the
     default: weights found by discarded chains so that lengths are visited about evenly), or a table
     such as {8: 1, 12: 4, 16: 1}.
 
-    The last sequence of each chain is kept, or with `thin` every so many epochs after burn-in. With
-    `out` the run is a folder that can be resumed. With `passes` the run has as many epochs as so
-    many masked passes of a chain pay for. With `until="converged"` it ends at the first of a few
-    fixed epochs at which all energies and token statistics have R-hat below 1.05 and 100 effective
-    draws ("converged:400": 400), or after `epochs` (2,000 unless given).
+    The last sequence of each chain is kept, or with `thin=10` one every ten epochs after burn-in.
+    With `out` the run is a folder that can be resumed. `passes` sets the number of epochs by the
+    masked passes that a chain may take. With `until="converged"` the run ends at the first of a few
+    fixed epochs at which all energies and token statistics have a nested R-hat below its limit and
+    100 effective draws ("converged:400": 400), or after `epochs` (2,000 unless given).
 
-    With `particles` there are no chains but `populations`: each goes from independent draws of the
-    energy `ordered` to the target along a path that a discarded pilot finds, and estimates log Z
-    without bias (docs/concepts/populations.md). With `energy="ordered"` alone, the samples are
+    With `particles` the run has `populations` instead of chains: each goes from independent draws
+    of the energy `ordered` to the target along a path that a discarded pilot finds, and estimates
+    Z without bias (docs/concepts/populations.md). With `energy="ordered"` alone, the samples are
     independent draws.
 
     The rest decides how the work is done, not its result: `token_budget` caps the tokens of one
@@ -197,9 +196,10 @@ def sample(
     share the chains. `trace="kept"` leaves out the energies of epochs without samples where they
     would cost passes. `source` is how to load a model again that was given as an object.
 
-    On terminals and in notebooks a bar shows the `progress`, unless it is false or a `listener`
-    is told of it instead. `stop` is asked between model calls. Once it returns true, the run is
-    saved, if it has a folder, and the call raises `Interrupted`: `resume` continues from there.
+    On terminals and in notebooks a bar shows the progress, unless `progress` is false or there is a
+    `listener`, which is called after every epoch. `stop` is called between model calls. Once it
+    returns true, the run is saved, if it has a folder, and `Interrupted` is raised: `resume`
+    continues from there.
 
     Raises `InputError` for arguments that cannot be used, `ModelError` for models that cannot,
     `RunError` for folders that cannot be written, and `Interrupted`; all are `MaskovError`.
@@ -245,7 +245,7 @@ def infill(
     ] = None,
     chains: Annotated[
         int | None,
-        Opt("sample with so many chains for each template instead (default: fills are searched)",
+        Opt("chains for each template, which sample its fills (default: fills are searched)",
             "-c"),
     ] = None,
     epochs: Epochs = None,
@@ -290,10 +290,10 @@ def infill(
         found.fills(top_k=5)
 
     A blank is [MASK] for one token, [MASK*] for one to eight, or [MASK{2,5}] for two to five;
-    editions' gaps are read as well: [...] and [---] of unknown extent, [.3.] of three characters.
+    gaps of editions are read, too: [...] and [---] of unknown extent, [.3.] of three characters.
     Or give texts with `spans`: of each, which characters are blank, such as [(4, 9)]. The
     probabilities are those of exp(−E/T) over all fills, given the rest
-    (docs/how-to/fill-blanks.md). `passes` are the most for a template, `length_prior` weighs the
+    (docs/how-to/fill-blanks.md). `passes` is the limit for a template, `length_prior` weighs the
     lengths of the whole text (default: evenly), and with `whole_words` no blank continues the word
     before it.
 
@@ -344,7 +344,7 @@ def resume(
     by its parts and their arguments. Anything else is refused. Nothing that is passed needs to be
     trusted, or imported again.
 
-    It raises what `sample` raises, `Interrupted` once `stop` returns true among it.
+    It raises what `sample` raises, and `Interrupted` once `stop` returns true.
     """
     given = locals()
     from maskov.plan import execute_shown, plan_of_folder
@@ -413,8 +413,8 @@ def evidence(
     ] = None,
     bounds: Annotated[
         bool,
-        Opt("bound log Z of ordered energies, which is known, by populations from below and from "
-            "above: do --particles and --passes suffice?"),
+        Opt("check --particles and --passes on ordered energies, whose log Z is known: "
+            "populations bound it from below and from above"),
     ] = False,
     sources: SourceLines = (),
     causal_model: Annotated[
@@ -437,7 +437,7 @@ def evidence(
     normalised and need no estimate. Nats per token and bits per byte of the texts say which
     distribution is nearer to them: lower is better. With `bounds` populations measure the ordered
     energies, too, from either end of the path. A translation model measures a translation of each
-    of the `sources`; each pair has a Z of its own. `told` hears what is measured next.
+    of the `sources`; each pair has a Z of its own. `told` is called with what is measured next.
     """
     given = locals()
     from maskov.likelihood import evidence_as_asked
@@ -455,7 +455,7 @@ def rewrite(
     toward: Annotated[
         AnyEnergy | None,
         Opt("what texts should become, an energy: classifier(MODEL, label=positive), "
-            "contains('river'), length(12), a sum ..."),
+            "contains('river'), length(12), or a sum"),
     ] = None,
     *,
     strength: Annotated[float, Opt("weight of --toward")] = 20.0,
@@ -601,13 +601,14 @@ def translate(
     ] = None,
     lengths: Annotated[
         str | None,
-        Opt("lengths of the chains: best, top, drawn, searched (best of five), or sampled, which "
-            "continues from the translation of --autoregressive, or of the pair's, and weighs by "
-            "it", panel="Advanced: method"),
+        Opt("lengths of the chains: best, top, drawn, searched (the best of five), or sampled: "
+            "moves change them, and the autoregressive model, if there is one, is the start and "
+            "a part of the target (default: best)", panel="Advanced: method"),
     ] = None,
     pick: Annotated[
         str | None,
-        Opt("last sample, lowest energy, or mbr over the chains", panel="Advanced: method"),
+        Opt("last sample, lowest energy, or mbr over the chains (default: last)",
+            panel="Advanced: method"),
     ] = None,
     beam: Annotated[
         int | None, Opt("beam of ar; 1 is greedy (default: 5)", panel="Advanced: method")

@@ -227,7 +227,7 @@ class Filler:
                 one.draws = max(4, round(share * wanted))
         self.scorer.check()
         if not any(one.weights for one in found):
-            raise InputError(f"no text can fill the blanks of '{template}' as it is asked.")
+            raise InputError(f"no text can fill the blanks of '{template}' with these options.")
         return self._result(template, found, self.scorer.passes - begun)
 
     def _weigh(self, found: _Found, fills: list[Tokens]) -> list[float]:

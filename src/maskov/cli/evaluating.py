@@ -274,7 +274,7 @@ def export(
         list[Path],
         typer.Argument(
             metavar="TEXTS...",
-            help="run folders, or .txt or .jsonl files of texts; one condition each",
+            help="run folders, or .txt, .jsonl or FASTA files; one condition each",
         ),
     ],
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="folder to create, for raters")],
