@@ -235,11 +235,21 @@ def _post_norm(config: Config, weights: Weights) -> Encoder:
     width: int = config[family.width]
     eps = family.epsilon(config)
     count, inside, heads, activation = (config[name] for name in family.sizes)
-    embedding, blocks = _learned(config, weights), []
-    if embedding.tokens.shape[1] != width:
-        name = f"{family.encoder}.embeddings_project"
-        project = weights.affine({name: width}, config["embedding_size"])
-        embedding = replace(embedding, project=project)
+    start, most = f"{family.encoder}.embeddings", config["max_position_embeddings"]
+    narrow = config.get("embedding_size", width)
+    offset = config["pad_token_id"] + 1 if family.after_padding else 0
+    places = weights.take(f"{start}.position_embeddings.weight", most, narrow)[offset:]
+    if family.kinds is not None:
+        # Every token has the first type.
+        kinds = weights.take(f"{start}.token_type_embeddings.weight", config[family.kinds], narrow)
+        places = places + kinds[0]
+    embedding = Embedding(
+        weights.take(f"{start}.word_embeddings.weight", config["vocab_size"], narrow),
+        places,
+        weights.norm(f"{start}.LayerNorm", narrow, eps),
+        None if narrow == width else weights.affine({f"{start}_project": width}, narrow),
+    )
+    blocks = []
     for number in range(count):
         layer = f"{family.encoder}.{family.layers}.{number}."
         *qkv, out, after_attention, inner, outer, after_feed = (layer + n for n in family.layer)
@@ -286,23 +296,6 @@ def _modernbert(config: Config, weights: Weights) -> Encoder:
     ]
     embedding = Embedding(tokens, None, weights.norm("model.embeddings.norm", width, eps, bias))
     return Encoder(embedding, None, tuple(blocks), config["num_attention_heads"], True)
-
-
-def _learned(config: Config, weights: Weights) -> Embedding:
-    """Describe learned positions, to which the embedding of the first token type is added."""
-    family = FAMILIES[config["model_type"]]
-    width = config.get("embedding_size", config[family.width])
-    start, most = f"{family.encoder}.embeddings", config["max_position_embeddings"]
-    offset = config["pad_token_id"] + 1 if family.after_padding else 0
-    places = weights.take(f"{start}.position_embeddings.weight", most, width)[offset:]
-    if family.kinds is not None:
-        kinds = config[family.kinds]
-        places = places + weights.take(f"{start}.token_type_embeddings.weight", kinds, width)[0]
-    return Embedding(
-        weights.take(f"{start}.word_embeddings.weight", config["vocab_size"], width),
-        places,
-        weights.norm(f"{start}.LayerNorm", width, family.epsilon(config)),
-    )
 
 
 def _rotary(config: Config, kind: str, device: torch.device) -> Rotary:

@@ -205,8 +205,3 @@ def _rotate(
     rotated = (a * cos).addcmul_(b, sin, value=-1) if wide == a.dtype else a * cos - b * sin
     right.copy_((b * cos).addcmul_(a, sin) if wide == a.dtype else b * cos + a * sin)
     left.copy_(rotated)
-
-
-__all__ = [
-    "activate", "attend", "attend_one", "cross", "embed", "join", "norm", "plan", "read_plan",
-]  # fmt: skip

@@ -96,7 +96,12 @@ class AutoregressiveTranslator:
             begin = target.new_full((len(rows), 1), self.special.begin)
             asked = torch.cat([target, begin], dim=1)
             asked = asked.masked_fill(place == lengths[rows, None], self.special.end)
-            states, mask = self._source_states(sources, source[rows])
+            text = source[rows]
+            sizes = sources.sizes[text]
+            real = inside(sizes, int(sizes.max()))
+            key = sources.starts[text][:, None] + torch.arange(real.shape[1], device=self.device)
+            states = sources.states[torch.where(real, key, 0)]
+            mask = additive(real[:, None, None], states.dtype)
             # Padding on the right is never seen from the left, so it needs no mask.
             read = torch.cat([begin, target], dim=1)
             found = network.decode(read, network.cross_key_values(states), mask)
@@ -113,13 +118,6 @@ class AutoregressiveTranslator:
         # Scores of the whole vocabulary at every position are what fills the memory.
         shape, size = self.network.shape, self.network.words.weight.dtype.itemsize
         return Batcher(token_budget(size * (3 * shape.vocabulary + 16 * shape.width), self.device))
-
-    def _source_states(self, sources: Sources, source: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the padded states of some sources, and which of them are not padding."""
-        sizes = sources.sizes[source]
-        within = inside(sizes, int(sizes.max()))
-        place = sources.starts[source][:, None] + torch.arange(within.shape[1], device=self.device)
-        return sources.states[torch.where(within, place, 0)], within[:, None, None]
 
     def translate(
         self,
@@ -179,17 +177,15 @@ def search(
         beams = _Beams(network, source, inside, special, forbidden, beam, length_power, limit)
         tokens = torch.full((count, limit + 1), special.pad, device=source.device)
         score = torch.zeros(count, device=source.device)
-        left = count
         for place in range(limit + 1):
             beams.step(place, last=place == limit)
             if place % _CHECK_EVERY == _CHECK_EVERY - 1 or place == limit:
                 still = ~beams.ended.all(1)
                 left = int(still.sum())
                 if 2 * left < len(still) or place == limit:
-                    beams.report(tokens, score)
-                    beams.keep_only(still.nonzero().squeeze(1))
-            if left == 0:
-                break
+                    beams.report(tokens, score, still.nonzero().squeeze(1))
+                if left == 0:
+                    break
     lines = tokens.tolist()
     texts = [line[: line.index(special.end)] if special.end in line else line for line in lines]
     return texts, score
@@ -237,10 +233,10 @@ class _Beams:
 
     def step(self, place: int, last: bool) -> None:
         """Extend every hypothesis by a token; by the end token in the last step."""
-        states = self.network.decode_next(
-            self.latest, place, self.memory, self.memory_mask, self.past
+        states = self.network.decode(
+            self.latest[:, None], self.memory, self.memory_mask, past=self.past, begin=place
         )
-        log_p = self.network.scores(states.float()).log_softmax(1)
+        log_p = self.network.scores(states[:, 0].float()).log_softmax(1)
         log_p = log_p + (self._only_end if last else self._never)
         log_p = log_p.view(*self.ended.shape, -1)
         # Finished hypotheses are only padded.
@@ -264,15 +260,17 @@ class _Beams:
                 cache[:, :, : place + 1] = cache[chosen, :, : place + 1]
         self.tokens[:, :, place] = token
 
-    def report(self, tokens: Int[Tensor, "n limit"], score: Float[Tensor, " n"]) -> None:
-        """Write the best hypothesis of each source into the results."""
+    def report(
+        self,
+        tokens: Int[Tensor, "n limit"],
+        score: Float[Tensor, " n"],
+        kept: Int[Tensor, " left"],
+    ) -> None:
+        """Write the best hypothesis of each source into the results; drop all but the `kept`."""
         winner = (self.score / self.length.clamp(min=1) ** self.length_power).argmax(1)
         rows = torch.arange(len(winner), device=winner.device)
         tokens[self.number] = self.tokens[rows, winner]
         score[self.number] = self.score[rows, winner]
-
-    def keep_only(self, kept: Int[Tensor, " left"]) -> None:
-        """Drop all sources but those in `kept`."""
         each = torch.arange(self.beam, device=kept.device)
         rows = (kept[:, None] * self.beam + each).flatten()
         self.memory = [(key[rows], value[rows]) for key, value in self.memory]

@@ -95,10 +95,12 @@ class MaskedCheckpoint:
 
         Files of earlier versions have fewer settings than a network and its fingerprint.
         """
-        config, file = read_config(folder), folder / "model.safetensors"
-        if not str(config.get("transformers_version")).startswith("5.") or not file.is_file():
-            return None
-        if config.keys() & {"auto_map", "quantization_config"}:
+        config, file = read_json(folder / "config.json"), folder / "model.safetensors"
+        if (
+            not str(config.get("transformers_version")).startswith("5.")
+            or config.keys() & {"auto_map", "quantization_config"}
+            or not file.is_file()
+        ):
             return None
         try:
             stored = load_file(file)
@@ -168,7 +170,7 @@ def load_checkpoint(
     check_files(Path(name))
     # All layers would be built before missing weights are noticed. Other wrong sizes are caught
     # when the weights do not fit them.
-    for key, value in read_config(Path(name)).items():
+    for key, value in read_json(Path(name) / "config.json").items():
         if "layer" in key and isinstance(value, int | float) and value > _MOST_LAYERS:
             raise ModelError(
                 f"'{name}' is not a model folder: its config.json has '{key}' {value:.3g}, more "
@@ -247,11 +249,6 @@ def _on_this_machine(name: str) -> str:
     )
 
 
-def is_translation(folder: Path) -> bool:
-    """Whether a folder's config.json says that it is such a model."""
-    return read_config(folder).get("architecture") == ARCHITECTURE
-
-
 def translation_folder(name: str, download: bool = False) -> Path | None:
     """Return the folder of the translation model of this name, or None.
 
@@ -259,11 +256,22 @@ def translation_folder(name: str, download: bool = False) -> Path | None:
     there. Energies are parsed without, so that reading one opens no connection.
     """
     folder = folder_of(name) or Path(name)
-    if name.count("/") == 1 and not os.path.exists(folder):
+    on_hub = name.count("/") == 1 and not os.path.exists(folder)
+    if on_hub:
         folder = _from_hub(name, "config.json", download) or folder
-        if download and is_translation(folder):
-            folder = _downloaded(name)
-    return folder if is_translation(folder) else None
+    if read_json(folder / "config.json").get("architecture") != ARCHITECTURE:
+        return None
+    if on_hub and download:
+        from huggingface_hub import snapshot_download
+
+        try:
+            return Path(snapshot_download(name, allow_patterns=_FILES))
+        except Exception as error:
+            reason = str(error).partition("\n")[0]
+            raise ModelError(
+                f"the translation model '{name}' could not be downloaded: {reason}."
+            ) from error
+    return folder
 
 
 def _from_hub(name: str, file: str, download: bool = False) -> Path | None:
@@ -275,24 +283,6 @@ def _from_hub(name: str, file: str, download: bool = False) -> Path | None:
     except Exception:  # many kinds; loading says that there is no such model
         return None
     return Path(found).parent if isinstance(found, str) else None
-
-
-def _downloaded(name: str) -> Path:
-    """Return the folder of a translation model, with all that it needs from the hub."""
-    from huggingface_hub import snapshot_download
-
-    try:
-        return Path(snapshot_download(name, allow_patterns=_FILES))
-    except Exception as error:
-        reason = str(error).partition("\n")[0]
-        raise ModelError(
-            f"the translation model '{name}' could not be downloaded: {reason}."
-        ) from error
-
-
-def read_config(folder: Path) -> dict[str, Any]:
-    """Return the config.json of a model folder; nothing, if it cannot be read."""
-    return read_json(folder / "config.json")  # loading reports what is damaged
 
 
 def load_tokenizer(source: str, trust_remote_code: bool = False) -> Any:
@@ -355,13 +345,13 @@ def _shape(network: Any) -> dict[str, Any]:
     if hasattr(network, "shape"):
         return asdict(network.shape)
     config: Any = getattr(network, "config", None)
-    if isinstance(config, dict):
-        entries = config.items()
-    elif hasattr(config, "to_diff_dict"):
-        entries = config.to_diff_dict().items()
-    else:  # of somebody's own
+    if hasattr(config, "to_diff_dict"):
+        config = config.to_diff_dict()
+    if not isinstance(config, dict):  # of somebody's own
         return {"network": str(network)}
-    return {key: value for key, value in entries if key not in _NOT_SHAPE and value is not None}
+    return {
+        key: value for key, value in config.items() if key not in _NOT_SHAPE and value is not None
+    }
 
 
 def tokenizer_data(tokenizer: Any) -> dict[str, Any]:

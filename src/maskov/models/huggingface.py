@@ -81,7 +81,9 @@ class HuggingFaceModel(PackedModel):
             )
         tokenizer = with_mask(tokenizer, wanted, self.name)
         self.caution = caution
-        weight = network.head.weight if isinstance(network, MaskedCheckpoint) else a_weight(network)
+        plain = isinstance(network, MaskedCheckpoint)
+        # One weight has the device and dtype of all.
+        weight = network.head.weight if plain else next(network.parameters())
         self._use(network, tokenizer, weight, *frame_of(tokenizer, self.name))
         pad = tokenizer.pad_token_id
         self._pad_id = int(pad) if pad is not None else self.mask_id
@@ -90,7 +92,7 @@ class HuggingFaceModel(PackedModel):
             len(token) > 1 and token[0] in MARKS for token in tokenizer.get_vocab()
         )
         self.max_length = capacity(config, tokenizer) - self.frame.size
-        if isinstance(network, MaskedCheckpoint):
+        if plain:
             self.encoder, self.head = network.encoder, network.head
             self._use_tokens(len(self.head.weight))
         else:
@@ -269,7 +271,8 @@ class HuggingFaceModel(PackedModel):
         known: dict[int, Any] = {id(value): value.detach() for value in network.buffers()}
         known |= {id(one): nn.Parameter(one.detach(), False) for one in network.parameters()}
         own = copy.deepcopy(network, known)
-        return cls(own.to(device or a_weight(network).device, dtype), tokenizer, source)
+        device = device or next(network.parameters()).device
+        return cls(own.to(device, dtype), tokenizer, source)
 
     def with_prefix(self, text: str) -> HuggingFaceModel:
         """Return this model reading a text before every sequence, which is not part of it.
@@ -369,11 +372,6 @@ class HuggingFaceModel(PackedModel):
         frame = [self.frame.before.tolist(), self.frame.after.tolist()]
         shifted = {"shift_logits": True} if self.source.shift_logits else {}
         return {"frame": frame, "pad": self._pad_id, **shifted}
-
-
-def a_weight(network: nn.Module) -> Tensor:
-    """Return the first weight of a network, which has the device and dtype of all."""
-    return next(iter(network.parameters()))
 
 
 def setting(config: Any, name: str) -> Any:

@@ -24,8 +24,8 @@ from maskov.encoders import Encoder
 from maskov.encoders.blocks import Block, CrossAttention, Embedding, FeedForward
 from maskov.encoders.families import Weights
 from maskov.errors import ModelError
-from maskov.models.checkpoint import ARCHITECTURE, check_files, load_tokenizer, read_config
-from maskov.models.tokens import MERGES_FILE, BytePairTokenizer, Merges
+from maskov.models.checkpoint import ARCHITECTURE, check_files, load_tokenizer
+from maskov.models.tokens import MERGES_FILE, BytePairTokenizer, Merges, read_json
 from maskov.types import Bool, Float, Int, Tensor
 
 
@@ -196,19 +196,13 @@ class TranslationNetwork(nn.Module):
         )
         self.dropout = nn.Dropout(dropout)
 
-    def encode(
-        self, source: Int[Tensor, "n s"], inside: Bool[Tensor, "n s"]
-    ) -> tuple[Float[Tensor, "n s width"], Float[Tensor, "n lengths"]]:
-        """Return the encoder states of each source, and scores of target lengths 0, 1, ..."""
-        states, _, scores = self.read(source, inside)
-        return states[:, 1:], scores
-
     def read(
         self, source: Int[Tensor, "n s"], inside: Bool[Tensor, "n s"]
     ) -> tuple[Float[Tensor, "n s1 width"], Float[Tensor, "n 1 1 s1"], Float[Tensor, "n lengths"]]:
-        """Return the states with the extra first position, a mask that hides it, and the scores.
+        """Return the states of each source, a mask for them, and scores of target lengths 0, 1, ...
 
-        This avoids a copy, and keeps a width that is a multiple of 8, which is fast on GPUs.
+        The states have the extra first position, which the mask hides: without a copy they keep a
+        width that is a multiple of 8, which is fast on GPUs.
         """
         count, width = source.shape
         place = torch.arange(width, device=source.device)
@@ -231,39 +225,24 @@ class TranslationNetwork(nn.Module):
         memory: list[KeyValues],
         memory_mask: Tensor | None,
         inside: Bool[Tensor, "n t"] | None = None,
+        past: list[KeyValues] | None = None,
+        begin: int = 0,
     ) -> Float[Tensor, "n t width"]:
         """Return the states of the target's positions.
 
         Masked passes run in our own encoder instead (`decoder_of`), for which this is the
-        reference. A causal decoder needs no padding mask: no position attends to its right.
+        reference. A causal decoder needs no padding mask: no position attends to its right. With
+        `past` the target is the one token at `begin`, whose keys and values are added to it.
         """
         causal = self.shape.causal
-        place = torch.arange(target.shape[1], device=target.device)
+        place = torch.arange(begin, begin + target.shape[1], device=target.device)
         states = self.dropout(self.words(target) + self.target_positions(place))
         mask = None if inside is None or causal else additive(inside[:, None, None], states.dtype)
-        if memory_mask is not None:
-            memory_mask = additive(memory_mask, states.dtype)
-        for layer, source in zip(self.decoder, memory, strict=True):
-            states = layer(states, mask, source, memory_mask, causal)
+        before: list[Any] = past or [None] * len(memory)
+        for layer, source, own in zip(self.decoder, memory, before, strict=True):
+            states = layer(states, mask, source, memory_mask, causal and past is None, own, begin)
         normed: Tensor = self.decoder_norm(states)
         return normed
-
-    def decode_next(
-        self,
-        token: Int[Tensor, " n"],
-        place: int,
-        memory: list[KeyValues],
-        memory_mask: Tensor | None,
-        past: list[KeyValues],
-    ) -> Float[Tensor, "n width"]:
-        """Return the state of a causal decoder at `place`; add its keys and values to `past`."""
-        states = (self.words(token) + self.target_positions.weight[place])[:, None]
-        if memory_mask is not None:
-            memory_mask = additive(memory_mask, states.dtype)
-        for layer, source, before in zip(self.decoder, memory, past, strict=True):
-            states = layer(states, None, source, memory_mask, past=before, place=place)
-        normed: Tensor = self.decoder_norm(states)
-        return normed[:, 0]
 
     def empty_cache(self, count: int, length: int) -> list[KeyValues]:
         """Allocate the keys and values of `count` sequences in a causal decoder."""
@@ -283,8 +262,6 @@ class TranslationNetwork(nn.Module):
 
 def additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
     """Turn a boolean mask into one that is added to scores, once rather than in every layer."""
-    if mask.dtype != torch.bool:
-        return mask
     return torch.zeros_like(mask, dtype=dtype).masked_fill_(~mask, -torch.inf)
 
 
@@ -337,7 +314,7 @@ def load_translation(
     folder: Path, device: torch.device, dtype: torch.dtype
 ) -> tuple[TranslationNetwork, Any]:
     """Read a network and its tokenizer."""
-    config = read_config(folder)
+    config = read_json(folder / "config.json")
     if config.pop("architecture", None) != ARCHITECTURE:
         raise ModelError(f"'{folder}' is not a translation model, by its config.json.")
     check_files(folder)

@@ -24,9 +24,6 @@ from maskov.models.checkpoint import ALIGNMENT, fingerprint, forbidden_ids
 from maskov.models.tokens import token_ids
 from maskov.types import Bool, Float, Int, Tensor
 
-# A place that no sequence has.
-_NOWHERE = 2**30
-
 
 @dataclass(frozen=True)
 class Frame:
@@ -73,20 +70,7 @@ def pack_queries(
     frame: Frame,
     total: int,
 ) -> PackedPasses:
-    """Concatenate sequences that are masked already, as `pack_passes`; any places may be asked."""
-    packed = pack_passes(tokens, lengths, torch.full_like(lengths, _NOWHERE), frame, total)
-    query = packed.starts.long()[row] + len(frame.before) + place
-    return replace(packed, query=query.clamp(0, total - 1))
-
-
-def pack_passes(
-    tokens: Int[Tensor, "passes length"],
-    lengths: Int[Tensor, " passes"],
-    place: Int[Tensor, " passes"],
-    frame: Frame,
-    total: int,
-) -> PackedPasses:
-    """Mask one place of each sequence and concatenate them into a row of `total` tokens.
+    """Concatenate masked sequences into a row of `total` tokens; ask about any (row, place).
 
     A sequence of length zero takes no room. Nothing synchronises with the device.
     """
@@ -100,14 +84,28 @@ def pack_passes(
     offset = token - starts[owner]
     inner = offset - len(frame.before)
     ids = tokens[owner, inner.clamp(0, width - 1)]
-    ids = torch.where(inner == place[owner], frame.mask_id, ids)
     if len(frame.before):
         ids = torch.where(inner < 0, frame.before[offset.clamp(0, len(frame.before) - 1)], ids)
     if len(frame.after):
         past = inner - lengths[owner]
         ids = torch.where(past >= 0, frame.after[past.clamp(0, len(frame.after) - 1)], ids)
-    query = (starts[:-1] + len(frame.before) + place).clamp(0, total - 1)
+    query = (starts[row] + len(frame.before) + place).clamp(0, total - 1)
     return PackedPasses(ids, offset, starts.int(), query)
+
+
+def pack_passes(
+    tokens: Int[Tensor, "passes length"],
+    lengths: Int[Tensor, " passes"],
+    place: Int[Tensor, " passes"],
+    frame: Frame,
+    total: int,
+) -> PackedPasses:
+    """Mask one place of each sequence and concatenate them, as `pack_queries`."""
+    masked = torch.arange(tokens.shape[1], device=tokens.device) == place[:, None]
+    row = torch.arange(len(tokens), device=tokens.device)
+    return pack_queries(
+        tokens.masked_fill(masked, frame.mask_id), lengths, row, place, frame, total
+    )
 
 
 # The share of its probability that every token keeps.
@@ -139,12 +137,8 @@ class PackedModel(MaskedModel):
     """
 
     network: Any
-    # The weights and settings that were loaded: the network, or what stands for it.
-    checkpoint: Any
-    tokenizer: Any
     encoder: Encoder | None
     head: LMHead | None
-    frame: Frame
     source: ModelSource
     # Whether float32 matrix products may use TF32.
     coarse_products: bool = False
@@ -171,6 +165,7 @@ class PackedModel(MaskedModel):
 
         One `weight` has the device and dtype of all.
         """
+        # The weights and settings that were loaded: the network, or what stands for it.
         self.checkpoint, self.tokenizer = network, tokenizer
         self.mask_id = int(tokenizer.mask_token_id)
         self.device, self.dtype = weight.device, weight.dtype

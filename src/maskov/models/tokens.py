@@ -259,23 +259,15 @@ class Merges:
         """Return the subwords of a word, with `@@` on each but the last."""
         parts = [*word, _WORD_END] if self.separate_end else [*word[:-1], word[-1] + _WORD_END]
         while known := [pair for pair in pairwise(parts) if pair in self._rank]:
-            parts = _merge(parts, min(known, key=self._rank.__getitem__))
+            pair = min(known, key=self._rank.__getitem__)
+            for place in range(len(parts)):  # every occurrence, from the left; parts get fewer
+                if tuple(parts[place : place + 2]) == pair:
+                    parts[place : place + 2] = ["".join(pair)]
         if parts[-1] == _WORD_END:
             parts.pop()
         else:
             parts[-1] = parts[-1].removesuffix(_WORD_END)
         return [part + CONTINUES for part in parts[:-1]] + parts[-1:]
-
-
-def _merge(parts: Sequence[str], pair: tuple[str, str]) -> list[str]:
-    """Join every occurrence of a pair, from the left."""
-    merged: list[str] = []
-    place = 0
-    while place < len(parts):
-        step = 2 if tuple(parts[place : place + 2]) == pair else 1
-        merged.append("".join(parts[place : place + step]))
-        place += step
-    return merged
 
 
 class BytePairTokenizer:
@@ -353,9 +345,9 @@ def silence_transformers() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-# Markers of word starts and continuations in vocabularies.
-_BEFORE = ("##", "Ġ", "▁")
-_AFTER = ("</w>", "@@")
+# Markers of word starts and continuations in vocabularies; a token may be nothing else.
+_BEFORE = re.compile(r"\A(##)?Ġ?▁?(?=.)", re.DOTALL)
+_AFTER = re.compile(r"(?<=.)(@@)?(</w>)?\Z", re.DOTALL)
 
 
 def token_spans(text: str, tokens: Sequence[str]) -> list[str] | None:
@@ -367,8 +359,11 @@ def token_spans(text: str, tokens: Sequence[str]) -> list[str] | None:
     spans: list[str] = []
     at = 0
     for token in tokens:
-        end = _end(text, at, _spelling(token))
-        if end is None:
+        word, start = spelling([token]), at
+        while text[start : start + 1].isspace():
+            start += 1
+        end = start + len(word)
+        if not word or text[start:end].casefold() != word.casefold():
             return None
         spans.append(text[at:end])
         at = end
@@ -402,25 +397,7 @@ def words_of(text: str, tokens: Sequence[str]) -> list[int]:
 
 def spelling(tokens: Sequence[str]) -> str:
     """Return the tokens of a word as one text."""
-    return "".join(map(_spelling, tokens))
-
-
-def _spelling(token: str) -> str:
-    for mark in _BEFORE:
-        if token != mark:
-            token = token.removeprefix(mark)
-    for mark in _AFTER:
-        if token != mark:
-            token = token.removesuffix(mark)
-    return token
-
-
-def _end(text: str, at: int, word: str) -> int | None:
-    """Return where a word that starts here, after any spaces, ends; None if it does not."""
-    while at < len(text) and text[at].isspace():
-        at += 1
-    end = at + len(word)
-    return end if word and text[at:end].casefold() == word.casefold() else None
+    return "".join(_AFTER.sub("", _BEFORE.sub("", token)) for token in tokens)
 
 
 # Placeholders that tokenizers reserve without listing them as special. Each pattern matches the
