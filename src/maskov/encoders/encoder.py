@@ -24,7 +24,6 @@ from maskov.encoders.blocks import (
     Reading,
     TokenLayout,
     Uniform,
-    cast,
 )
 from maskov.types import Float, Int, Tensor
 
@@ -47,11 +46,7 @@ class Encoder:
         tables = [block.rotary.cos for block in self.blocks if block.rotary is not None]
         if self.embedding.places is not None:
             tables.append(self.embedding.places)
-        return min(len(table) for table in tables)
-
-    def to(self, dtype: torch.dtype) -> Encoder:
-        """Return this encoder with weights in another dtype."""
-        return cast(self, dtype)
+        return min(map(len, tables))
 
     @torch.no_grad()
     def memory(

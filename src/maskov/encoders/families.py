@@ -35,7 +35,8 @@ Config = Mapping[str, Any]
 UNSUPPORTED = (AttributeError, TypeError, ValueError, LookupError)
 
 
-def _refuse(wrong: object, what: str) -> None:
+def rule_out(wrong: object, what: str) -> None:
+    """Raise one of `UNSUPPORTED` if anything is wrong."""
     if wrong:
         raise ValueError(what)
 
@@ -208,8 +209,7 @@ def encoder_of(network: Any) -> Encoder | None:
     different network.
     """
     try:
-        if network.training or not is_ordinary(network.base_model):
-            return None
+        rule_out(network.training or not is_ordinary(network.base_model), "a changed network")
         return describe(network.config.to_dict(), Weights(network.state_dict()))
     except UNSUPPORTED:
         return None
@@ -217,11 +217,11 @@ def encoder_of(network: Any) -> Encoder | None:
 
 def describe(config: Config, weights: Weights) -> Encoder:
     """Return the encoder of a masked LM, or raise one of `UNSUPPORTED`."""
-    _refuse(config.get("is_decoder") or config.get("add_cross_attention"), "a decoder")
-    _refuse(config.get("position_embedding_type") not in (None, "absolute"), "relative positions")
+    rule_out(config.get("is_decoder") or config.get("add_cross_attention"), "a decoder")
+    rule_out(config.get("position_embedding_type") not in (None, "absolute"), "relative positions")
     kind = config["model_type"]
     described = (_modernbert if kind == "modernbert" else _post_norm)(config, weights)
-    _refuse(
+    rule_out(
         not described.blocks or config[FAMILIES[kind].width] % described.heads,
         "no layers, or heads of several widths",
     )
@@ -231,7 +231,7 @@ def describe(config: Config, weights: Weights) -> Encoder:
 def _post_norm(config: Config, weights: Weights) -> Encoder:
     """Describe BERT and its variants, whose norms follow each sum."""
     family = FAMILIES[config["model_type"]]
-    _refuse(not family.layer, "other layers")
+    rule_out(not family.layer, "other layers")
     width: int = config[family.width]
     eps = family.epsilon(config)
     count, inside, heads, activation = (config[name] for name in family.sizes)
@@ -270,7 +270,7 @@ def _post_norm(config: Config, weights: Weights) -> Encoder:
 def _modernbert(config: Config, weights: Weights) -> Encoder:
     width, inside = config["hidden_size"], config["intermediate_size"]
     kinds, eps, bias = config["layer_types"], config["norm_eps"], config["norm_bias"]
-    _refuse(len(kinds) != config["num_hidden_layers"], "layers of no kind")
+    rule_out(len(kinds) != config["num_hidden_layers"], "layers of no kind")
     tokens = weights.take("model.embeddings.tok_embeddings.weight", config["vocab_size"], width)
     rotary = {kind: _rotary(config, kind, tokens.device) for kind in set(kinds)}
     layers = [f"model.layers.{number}" for number in range(len(kinds))]
@@ -301,12 +301,12 @@ def _modernbert(config: Config, weights: Weights) -> Encoder:
 def _rotary(config: Config, kind: str, device: torch.device) -> Rotary:
     """Tabulate the angles as Hugging Face computes them: in float32, from frequencies."""
     settings = config["rope_parameters"][kind]
-    _refuse(
+    rule_out(
         settings.keys() != {"rope_type", "rope_theta"} or settings["rope_type"] != "default",
         "scaled positions",
     )
     size = config["hidden_size"] // config["num_attention_heads"]
-    _refuse(config.get("head_dim") not in (None, size), "heads of another width")
+    rule_out(config.get("head_dim") not in (None, size), "heads of another width")
     part = torch.arange(0, size, 2, dtype=torch.float) / size
     frequency = (1.0 / settings["rope_theta"] ** part).to(device)
     place = torch.arange(config["max_position_embeddings"], device=device)
@@ -323,10 +323,9 @@ def is_ordinary(network: Any) -> bool:
     for module in network.modules():
         hooks = [*module._forward_hooks.values(), *module._forward_pre_hooks.values()]
         # Transformers' own hooks only record outputs.
-        if any(hook.__module__ != "transformers.utils.output_capturing" for hook in hooks):
-            return False
+        hooked = any(one.__module__ != "transformers.utils.output_capturing" for one in hooks)
         known = type(module).__module__.startswith(("torch.nn.modules.", "transformers."))
-        if "forward" in vars(module) or not known:
+        if hooked or "forward" in vars(module) or not known:
             return False
     kinds = {(weight.dtype, weight.device) for weight in network.parameters()}
     return len(kinds) == 1 and next(iter(kinds))[0].is_floating_point

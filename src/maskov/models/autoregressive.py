@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,10 +23,9 @@ from maskov.models.tokens import forbidden_tokens
 from maskov.types import Bool, Float, Int, Tensor, inside
 
 DEFAULT_BEAM = 5
-# Maximum source tokens, times beam size, per batch.
-_CPU_TOKENS, _GPU_TOKENS = 2**11, 2**17
-# Sources, with the network's extra first position, are padded to a multiple of this.
-_CPU_UNIT, _GPU_UNIT = 1, 8
+# The most source tokens, times beam size, of a batch, and a number: sources, with the network's
+# extra first position, are padded to a multiple of it.
+_ON_CPU, _ON_GPU = (2**11, 1), (2**17, 8)
 # Steps between checks for finished sources: each check synchronises with the device.
 _CHECK_EVERY = 4
 # cuDNN attention is left out: it would be rebuilt for every length of the cache.
@@ -47,6 +45,10 @@ class AutoregressiveTranslator:
         self.device = network.words.weight.device
         self.special = SpecialTokens.of(tokenizer)
         self.forbidden = forbidden_tokens(tokenizer, network.shape.vocabulary).to(self.device)
+        # Scores of the whole vocabulary at every position are what fills the memory.
+        per_token = 3 * network.shape.vocabulary + 16 * network.shape.width
+        size = network.words.weight.dtype.itemsize
+        self._batcher = Batcher(token_budget(size * per_token, self.device))
 
     @classmethod
     def load(
@@ -113,12 +115,6 @@ class AutoregressiveTranslator:
         self._batcher.each(lengths, work)
         return terms
 
-    @cached_property
-    def _batcher(self) -> Batcher:
-        # Scores of the whole vocabulary at every position are what fills the memory.
-        shape, size = self.network.shape, self.network.words.weight.dtype.itemsize
-        return Batcher(token_budget(size * (3 * shape.vocabulary + 16 * shape.width), self.device))
-
     def translate(
         self,
         texts: Sequence[str],
@@ -135,8 +131,7 @@ class AutoregressiveTranslator:
         ids = source_ids(self, texts, lines)
         sizes = torch.tensor([len(line) for line in ids], device=self.device)
         translations: list[list[int]] = [[] for _ in ids]
-        on_gpu = self.device.type == "cuda"
-        unit = _GPU_UNIT if on_gpu else _CPU_UNIT
+        budget, unit = _ON_GPU if self.device.type == "cuda" else _ON_CPU
 
         def work(rows: Tensor, width: int) -> None:
             width = min(-(-(width + 1) // unit) * unit - 1, self.network.shape.longest)
@@ -149,7 +144,6 @@ class AutoregressiveTranslator:
             for row, tokens in zip(rows.tolist(), best, strict=True):
                 translations[row] = tokens
 
-        budget = _GPU_TOKENS if on_gpu else _CPU_TOKENS
         Batcher(max(1, budget // beam), padded_share=1.0).each(sizes, work)
         return translations
 
@@ -214,7 +208,9 @@ class _Beams:
             for keys, values in network.cross_key_values(memory)
         ]
         self.memory_mask = mask.repeat_interleave(beam, 0)
-        self.past = network.empty_cache(count * beam, limit + 1)
+        shape, like = network.shape, network.words.weight
+        size = (count * beam, shape.heads, limit + 1, shape.width // shape.heads)
+        self.past = [(like.new_empty(size), like.new_empty(size)) for _ in network.decoder]
         self.tokens = torch.full((count, beam, limit + 1), special.pad, device=device)
         self.latest = torch.full((count * beam,), special.begin, device=device)
         # At first all hypotheses of a source are equal, so only one may be extended.

@@ -25,7 +25,7 @@ from maskov.config import ModelSource
 from maskov.errors import InputError, ModelError, refuse
 from maskov.models.base import MaskedModel, Queries
 from maskov.models.huggingface import HuggingFaceModel
-from maskov.models.tokens import import_transformers
+from maskov.models.tokens import import_quietly
 from maskov.shipped import PACKAGES
 from maskov.types import Float, Tensor
 
@@ -162,7 +162,7 @@ def untrained(
     It makes every command work without a download. Its sentences mean nothing, and every output
     says so.
     """
-    transformers = import_transformers()
+    transformers = import_quietly()
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     words = [*special, *dict.fromkeys(_WORDS.split())]
     tokenizer = transformers.BertTokenizer(vocab={word: i for i, word in enumerate(words)})
@@ -239,7 +239,7 @@ def load_antibody(name: str, device: torch.device, dtype: torch.dtype) -> Huggin
     backend.post_processor = processors.TemplateProcessing(
         single=f"{begin} $A {end}", special_tokens=[(begin, ids[begin]), (end, ids[end])]
     )
-    tokenizer = import_transformers().PreTrainedTokenizerFast(
+    tokenizer = import_quietly().PreTrainedTokenizerFast(
         tokenizer_object=backend,
         bos_token=begin,
         pad_token=pad,
@@ -253,7 +253,7 @@ def load_antibody(name: str, device: torch.device, dtype: torch.dtype) -> Huggin
 
 def _sapiens(file: Path, size: int) -> Any:
     """Read a checkpoint of fairseq's RoBERTa with so many tokens; no code in it runs."""
-    transformers = import_transformers()
+    transformers = import_quietly()
     with torch.serialization.safe_globals([argparse.Namespace]):
         content = torch.load(file, map_location="cpu", weights_only=True)
     state, settings = {}, vars(content["args"])

@@ -17,12 +17,19 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from maskov.encoders import Encoder, LMHead
-from maskov.encoders.families import FAMILIES, UNSUPPORTED, Weights, describe, describe_head
+from maskov.encoders.families import (
+    FAMILIES,
+    UNSUPPORTED,
+    Weights,
+    describe,
+    describe_head,
+    rule_out,
+)
 from maskov.errors import InputError, MaskovError, ModelError
 from maskov.models.scorer import is_out_of_memory
 from maskov.models.tokens import (
     PlainTokenizer,
-    import_transformers,
+    import_quietly,
     read_json,
     silence_transformers,
 )
@@ -95,22 +102,18 @@ class MaskedCheckpoint:
 
         Files of earlier versions have fewer settings than a network and its fingerprint.
         """
-        config, file = read_json(folder / "config.json"), folder / "model.safetensors"
-        if (
-            not str(config.get("transformers_version")).startswith("5.")
-            or config.keys() & {"auto_map", "quantization_config"}
-            or not file.is_file()
-        ):
-            return None
+        config = read_json(folder / "config.json")
         try:
-            stored = load_file(file)
-            if not all(value.is_floating_point() for value in stored.values()):
-                return None
+            version = str(config.get("transformers_version"))
+            rule_out(not version.startswith("5."), "a file of an earlier version")
+            rule_out(config.keys() & {"auto_map", "quantization_config"}, "an unusual network")
+            stored = load_file(folder / "model.safetensors")
+            rule_out(not all(map(Tensor.is_floating_point, stored.values())), "other numbers")
             weights = {name: value.to(dtype, copy=True) for name, value in stored.items()}
             ties = FAMILIES[config["model_type"]].tied() if config["tie_word_embeddings"] else {}
             for name, source in ties.items():
-                if not torch.equal(weights.get(name, weights[source]), weights[source]):
-                    return None
+                equal = torch.equal(weights.get(name, weights[source]), weights[source])
+                rule_out(not equal, "weights that are not tied")
                 weights[name] = weights[source]
             return cls.of(config, weights)
         except (*UNSUPPORTED, OSError, SafetensorError):
@@ -131,7 +134,7 @@ class MaskedCheckpoint:
 
     def network(self) -> Any:
         """Build the Hugging Face network of these weights, which it shares."""
-        transformers, weight = import_transformers(), self.head.weight
+        transformers, weight = import_quietly(), self.head.weight
         config = transformers.AutoConfig.for_model(**self.config)
         with silence_transformers(), torch.random.fork_rng(devices=[]):
             network = transformers.AutoModelForMaskedLM.from_config(config, dtype=weight.dtype)
@@ -176,9 +179,8 @@ def load_checkpoint(
                 f"'{name}' is not a model folder: its config.json has '{key}' {value:.3g}, more "
                 "than any network has."
             )
-    network = None
-    if auto_class == MASKED and not trust_remote_code:
-        network = MaskedCheckpoint.read(Path(name), dtype)
+    plain = auto_class == MASKED and not trust_remote_code
+    network: Any = MaskedCheckpoint.read(Path(name), dtype) if plain else None
     missing: list[str] = []
     try:
         if network is None:
@@ -203,7 +205,7 @@ def _from_transformers(
     auto_class: str, name: str, dtype: torch.dtype, trust_remote_code: bool
 ) -> tuple[Any, list[str]]:
     """Return a Hugging Face network, and the names of the weights that its checkpoint lacks."""
-    transformers = import_transformers()
+    transformers = import_quietly()
     if auto_class == DIFFUSION:
         config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=trust_remote_code)
         code = getattr(config, "auto_map", None) or {MASKED: ""}
@@ -238,10 +240,9 @@ def _on_this_machine(name: str) -> str:
     """
     if Path(name).exists() or name.endswith(".txt"):
         return name
-    files = ("config.json", "tokenizer_config.json", "tokenizer.json")
-    cached = next(filter(None, (_from_hub(name, file) for file in files)), None)
-    if cached is not None:
-        return str(cached)
+    for file in ("config.json", "tokenizer_config.json", "tokenizer.json"):
+        if (cached := _from_hub(name, file)) is not None:
+            return str(cached)
     raise ModelError(
         f"'{name}' is not on this machine, and is not downloaded because a run folder names it; "
         "if you trust it, allow that with --allow-download; a model in memory is given to "
@@ -290,7 +291,7 @@ def load_tokenizer(source: str, trust_remote_code: bool = False) -> Any:
     plain = None if trust_remote_code else PlainTokenizer.read(Path(source))
     if plain is not None:
         return plain
-    theirs = import_transformers()
+    theirs = import_quietly()
     if source.endswith(".txt"):
         path = Path(source)
         if not path.is_file():
@@ -374,23 +375,19 @@ def tokenizer_data(tokenizer: Any) -> dict[str, Any]:
         for key, value in tokenizer.init_kwargs.items()
         if isinstance(value, bool | int | float) and key != "model_max_length"
     }
+    with TemporaryDirectory() as folder:
+        with suppress(NotImplementedError):  # one without files has its vocabulary alone
+            tokenizer.save_vocabulary(folder, None)
+        files = {
+            file.name: hashlib.sha256(file.read_bytes()).hexdigest()
+            for file in sorted(Path(folder).iterdir())
+        }
     return data | {
         "class": type(tokenizer).__qualname__,
         "added": added,
         "options": options,
-        "files": _files(tokenizer),
+        "files": files,
     }
-
-
-def _files(tokenizer: Any) -> dict[str, str]:
-    """Return a hash of each file that a tokenizer saves its vocabulary to."""
-    with TemporaryDirectory() as folder:
-        with suppress(NotImplementedError):  # one without files has its vocabulary alone
-            tokenizer.save_vocabulary(folder, None)
-        return {
-            file.name: hashlib.sha256(file.read_bytes()).hexdigest()
-            for file in sorted(Path(folder).iterdir())
-        }
 
 
 def forbidden_ids(forbidden: Bool[Tensor, " vocabulary"]) -> list[int]:

@@ -195,11 +195,10 @@ class HuggingFaceModel(PackedModel):
         padded = torch.nn.functional.pad(ids[:1], (0, 2), value=self._pad_id)
         attention = (torch.arange(padded.shape[1], device=self.device) < ids.shape[1])[None].long()
         try:
-            other = self._scores(padded, attention)[0, place]
-            same = (other - scores[0]).abs().max() <= 1e-4 * scores[0].abs().max()
+            apart = self._scores(padded, attention)[0, place] - scores[0]
+            self.pads = bool(apart.abs().max() <= 1e-4 * scores[0].abs().max())
         except Exception:  # whatever a network raises that takes no mask
-            same = torch.tensor(False)
-        self.pads = bool(same)
+            self.pads = False
 
     def _scores(
         self, ids: Int[Tensor, "passes length"], attention: Tensor | None = None

@@ -125,7 +125,7 @@ class Layer(nn.Module):
         self.attention = Attention(shape.width, shape.heads)
         self.attention_norm = norm()
         self.cross = Attention(shape.width, shape.heads) if crosses else None
-        self.cross_norm = norm() if crosses else None
+        self.cross_norm = norm() if crosses else nn.Identity()
         self.widen = nn.Linear(shape.width, shape.inner)
         self.narrow = nn.Linear(shape.inner, shape.width)
         self.inner_norm = norm()
@@ -154,19 +154,17 @@ class Layer(nn.Module):
             own = (past[0][:, :, : place + 1], past[1][:, :, : place + 1])
         read = self.attention(inner, own, mask, causal)
         states = self._after(self.attention_norm, states, read)
-        if self.cross is not None:
-            assert self.cross_norm is not None
-            assert memory is not None
+        if self.cross is not None and memory is not None:
             read = self.cross(self._before(self.cross_norm, states), memory, memory_mask)
             states = self._after(self.cross_norm, states, read)
         inner = self.narrow(F.gelu(self.widen(self._before(self.inner_norm, states))))
         return self._after(self.inner_norm, states, inner)
 
-    def _before(self, norm: nn.LayerNorm, states: Tensor) -> Tensor:
+    def _before(self, norm: nn.Module, states: Tensor) -> Tensor:
         normed: Tensor = norm(states) if self.norm_first else states
         return normed
 
-    def _after(self, norm: nn.LayerNorm, states: Tensor, new: Tensor) -> Tensor:
+    def _after(self, norm: nn.Module, states: Tensor, new: Tensor) -> Tensor:
         states = states + self.dropout(new)
         normed: Tensor = states if self.norm_first else norm(states)
         return normed
@@ -243,12 +241,6 @@ class TranslationNetwork(nn.Module):
             states = layer(states, mask, source, memory_mask, causal and past is None, own, begin)
         normed: Tensor = self.decoder_norm(states)
         return normed
-
-    def empty_cache(self, count: int, length: int) -> list[KeyValues]:
-        """Allocate the keys and values of `count` sequences in a causal decoder."""
-        size = (count, self.shape.heads, length, self.shape.width // self.shape.heads)
-        like = self.words.weight
-        return [(like.new_empty(size), like.new_empty(size)) for _ in self.decoder]
 
     def cross_key_values(self, memory: Float[Tensor, "n s width"]) -> list[KeyValues]:
         """Return the keys and values of encoder states for each layer of the decoder."""

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import torch
 
 from maskov.config import ModelSource
-from maskov.encoders import Encoder, LMHead, Packed, Reading, TokenLayout, Uniform
+from maskov.encoders import Encoder, LMHead, Packed, Reading, TokenLayout, Uniform, cast
 from maskov.errors import InputError, refuse
 from maskov.models.base import MaskedModel, Queries, adapted, coarse
 from maskov.models.checkpoint import ALIGNMENT, fingerprint, forbidden_ids
@@ -182,8 +182,7 @@ class PackedModel(MaskedModel):
         text = text.replace("[MASK]", self.tokenizer.mask_token)
         if self.mask_takes_space:
             text = re.sub(rf"\s+(?={re.escape(self.tokenizer.mask_token)})", "", text)
-        ids = token_ids(self.tokenizer, text, self.name, add_special_tokens=False)
-        return [int(i) for i in ids]
+        return list(map(int, token_ids(self.tokenizer, text, self.name, add_special_tokens=False)))
 
     def token_spans(self, text: str) -> list[tuple[int, int]] | None:
         """Ask the tokenizer, if it knows where its tokens are from."""
@@ -197,8 +196,7 @@ class PackedModel(MaskedModel):
 
     def decode(self, ids: Sequence[int]) -> str:
         """Decode with the tokenizer."""
-        text: str = self.tokenizer.decode([int(i) for i in ids])
-        return text.strip()
+        return str(self.tokenizer.decode([int(i) for i in ids])).strip()
 
     def token_strings(self, ids: Sequence[int]) -> list[str]:
         """Return the vocabulary's spelling of each token."""
@@ -286,7 +284,7 @@ class PackedModel(MaskedModel):
         changed = copy.copy(self)
         changed.exact = self
         if dtype != self.dtype and self.encoder is not None:
-            changed.encoder = self.encoder.to(dtype)
+            changed.encoder = cast(self.encoder, dtype)
         elif dtype != self.dtype:
             changed.network = copy.deepcopy(self.network)
             (changed.network if self.head is None else changed.network.base_model).to(dtype)

@@ -142,9 +142,8 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Whether an error means out of memory, on CPU or GPU."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
-    text = str(error).lower()
     signs = ("out of memory", "can't allocate memory", "cannot allocate memory")
-    return any(sign in text for sign in signs)
+    return any(sign in str(error).lower() for sign in signs)
 
 
 @contextmanager

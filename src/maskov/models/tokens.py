@@ -65,7 +65,7 @@ def with_mask(tokenizer: Any, wanted: int | None, name: str) -> Any:
     if wanted is None or tokenizer.mask_token_id == wanted:
         return tokenizer
     if isinstance(tokenizer, PlainTokenizer):
-        tokenizer = import_transformers().PreTrainedTokenizerFast(
+        tokenizer = import_quietly().PreTrainedTokenizerFast(
             tokenizer_object=tokenizer.backend_tokenizer, **tokenizer.special_tokens_map
         )
     tokenizer = copy.deepcopy(tokenizer)
@@ -186,8 +186,7 @@ class PlainTokenizer:
 
     def get_vocab(self) -> dict[str, int]:
         """Return the id of every token."""
-        vocabulary: dict[str, int] = self.backend_tokenizer.get_vocab(with_added_tokens=True)
-        return vocabulary
+        return dict(self.backend_tokenizer.get_vocab(with_added_tokens=True))
 
     def convert_ids_to_tokens(self, ids: Sequence[int]) -> list[str | None]:
         """Return the spelling of tokens."""
@@ -195,8 +194,7 @@ class PlainTokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of tokens, special ones included."""
-        text: str = self.backend_tokenizer.decode(list(ids), skip_special_tokens=False)
-        return text
+        return str(self.backend_tokenizer.decode(list(ids), skip_special_tokens=False))
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write the files that `read` reads."""
@@ -308,16 +306,14 @@ class BytePairTokenizer:
         return " ".join(subword for subwords in split for subword in subwords)
 
 
-def import_quietly(name: str) -> Any:
-    """Import tqdm, or what imports it: in a notebook without ipywidgets it warns about its bars."""
+def import_quietly(name: str = "transformers") -> Any:
+    """Import tqdm, or what imports it: in a notebook without ipywidgets it warns about its bars.
+
+    To import transformers takes seconds, so this is called only where it is needed.
+    """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="IProgress not found")
         return import_module(name)
-
-
-def import_transformers() -> Any:
-    """Import transformers, which takes seconds, only where it is needed."""
-    return import_quietly("transformers")
 
 
 @contextmanager
