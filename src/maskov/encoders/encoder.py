@@ -19,7 +19,6 @@ from maskov.encoders.blocks import (
     Block,
     Embedding,
     LayerNorm,
-    Memory,
     Packed,
     Reading,
     TokenLayout,
@@ -47,18 +46,6 @@ class Encoder:
         if self.embedding.places is not None:
             tables.append(self.embedding.places)
         return min(map(len, tables))
-
-    @torch.no_grad()
-    def memory(
-        self,
-        states: Float[Tensor, "tokens width"],
-        starts: Int[Tensor, " texts"],
-        sizes: Int[Tensor, " texts"],
-    ) -> Memory:
-        """Return the keys and values of concatenated source states, for every layer."""
-        crosses = (block.cross for block in self.blocks if block.cross is not None)
-        layers = tuple(one.memory(states.to(one.memory.weight.dtype)) for one in crosses)
-        return Memory(layers, starts, sizes)
 
     @torch.no_grad()
     def __call__(

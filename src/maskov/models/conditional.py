@@ -128,8 +128,10 @@ class ConditionalModel(PackedModel):
         self._memory = self._memory_of(sources) if self.packs else None
 
     def _memory_of(self, sources: Sources) -> Memory:
+        crosses = (block.cross for block in self.encoder.blocks if block.cross is not None)
         with coarse(self.coarse_products):
-            return self.encoder.memory(sources.states, sources.starts, sources.sizes)
+            layers = tuple(cross.memory(sources.states.to(self.dtype)) for cross in crosses)
+        return Memory(layers, sources.starts, sources.sizes)
 
     # Scores.
 

@@ -318,17 +318,17 @@ class HuggingFaceModel(PackedModel):
         chosen = [number for number, name in zip(ids, names, strict=True) if name in wanted]
         forbidden = self.forbidden.clone()
         forbidden[chosen] = False
-        source = self.source
+        letters = self.source.extra_letters + "".join(wanted)
         return self.changed(
-            source=replace(source, extra_letters=source.extra_letters + "".join(wanted)),
+            source=replace(self.source, extra_letters=letters),
             only_given=self.only_given - set(chosen),
             forbidden=forbidden,
         )
 
-    def hidden(self, queries: Queries) -> Float[Tensor, "masked hidden"]:
+    def hidden(self, queries: Queries, several: bool = True) -> Float[Tensor, "masked hidden"]:
         """Run the masked sequences and select the masked positions."""
         if self.encoder is not None:
-            return super().hidden(queries)
+            return super().hidden(queries, several)
         row, place = queries.masked.nonzero(as_tuple=True)
         sizes = {int(queries.lengths.max())} if self.pads else set(queries.lengths.tolist())
         if len(sizes) > 1:
@@ -360,8 +360,8 @@ class HuggingFaceModel(PackedModel):
         """Estimate the activations of one layer, plus all logits if the head is not split."""
         config = getattr(self.checkpoint, "config", None)
         sizes = (setting(config, name) for name in ("hidden_size", "dim", "d_model"))
-        width = int(next(filter(None, sizes), 512))
-        width *= 16  # input, 4 for attention, 4 x 2 for the feed-forward, and slack
+        # Input, 4 for attention, 4 x 2 for the feed-forward, and slack.
+        width = 16 * int(next(filter(None, sizes), 512))
         if self.head is None:
             width += 2 * self.vocabulary_size
         return width * self.dtype.itemsize

@@ -108,8 +108,7 @@ class Attention(nn.Module):
         return joined
 
     def _split_heads(self, states: Tensor) -> Tensor:
-        count, length, _ = states.shape
-        return states.view(count, length, self.heads, -1).transpose(1, 2)
+        return states.view(*states.shape[:2], self.heads, -1).transpose(1, 2)
 
 
 class Layer(nn.Module):

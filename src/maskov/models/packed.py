@@ -311,11 +311,18 @@ class PackedModel(MaskedModel):
         """Return what passes read besides their own tokens; nothing, unless it is overridden."""
         return None
 
-    def hidden(self, queries: Queries) -> Float[Tensor, "masked hidden"]:
-        """Run the masked sequences and select the masked positions."""
+    def hidden(self, queries: Queries, several: bool = True) -> Float[Tensor, "masked hidden"]:
+        """Run the masked sequences and select the masked positions.
+
+        Without `several` each sequence masks one position.
+        """
         passes = pack_masked(queries.tokens, queries.lengths, queries.masked, self.frame)
-        layout = self._layout(passes, queries.lengths, queries.tokens.shape[1])
-        return self._encoded(passes, layout, queries.source, several=True)
+        width = queries.tokens.shape[1]
+        layout: TokenLayout = Packed(passes.starts, width + self.frame.size)
+        if self.device.type == "cpu" and bool((queries.lengths == width).all()):
+            # Attention on a CPU is faster if nothing has to be padded for it.
+            layout = Uniform(len(queries), width + self.frame.size)
+        return self._encoded(passes, layout, queries.source, several)
 
     def hidden_at(
         self,
@@ -325,12 +332,8 @@ class PackedModel(MaskedModel):
         source: Int[Tensor, " passes"] | None = None,
     ) -> Float[Tensor, "passes hidden"]:
         """Mask one place of each sequence; the last layer runs there alone."""
-        if self.encoder is None:
-            return super().hidden_at(tokens, lengths, place, source)
-        total = int(lengths.sum()) + len(tokens) * self.frame.size
-        passes = pack_passes(tokens, lengths, place, self.frame, total)
-        layout = self._layout(passes, lengths, tokens.shape[1])
-        return self._encoded(passes, layout, source)
+        masked = torch.arange(tokens.shape[1], device=tokens.device) == place[:, None]
+        return self.hidden(Queries(tokens, lengths, masked, source), several=False)
 
     def hidden_of(
         self,
@@ -344,13 +347,6 @@ class PackedModel(MaskedModel):
         With `several` a pass may be asked about any number of places.
         """
         return self._encoded(passes, Packed(passes.starts, longest), source, several)
-
-    def _layout(self, passes: PackedPasses, lengths: Tensor, width: int) -> TokenLayout:
-        full = width + self.frame.size
-        if self.device.type == "cpu" and bool((lengths == width).all()):
-            # Attention on a CPU is faster if nothing has to be padded for it.
-            return Uniform(len(lengths), full)
-        return Packed(passes.starts, full)
 
     def _encoded(
         self,
