@@ -104,13 +104,12 @@ def operations(weight: Tensor) -> ModuleType:
 
     Both modules have the same functions.
     """
-    fused = _fused() if weight.is_cuda and weight.dtype in _FUSED else None
-    return torch_operations if fused is None else fused
+    return _fused() if weight.is_cuda and weight.dtype in _FUSED else torch_operations
 
 
 @cache
-def _fused() -> ModuleType | None:
+def _fused() -> ModuleType:
     try:
         return import_module("maskov.encoders.fused")
     except ImportError:  # Triton comes with torch, but not on every platform
-        return None
+        return torch_operations

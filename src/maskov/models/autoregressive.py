@@ -46,9 +46,10 @@ class AutoregressiveTranslator:
         self.special = SpecialTokens.of(tokenizer)
         self.forbidden = forbidden_tokens(tokenizer, network.shape.vocabulary).to(self.device)
         # Scores of the whole vocabulary at every position are what fills the memory.
-        per_token = 3 * network.shape.vocabulary + 16 * network.shape.width
-        size = network.words.weight.dtype.itemsize
-        self._batcher = Batcher(token_budget(size * per_token, self.device))
+        shape, size = network.shape, network.words.weight.dtype.itemsize
+        self._batcher = Batcher(
+            token_budget(size * (3 * shape.vocabulary + 16 * shape.width), self.device)
+        )
 
     @classmethod
     def load(
@@ -165,8 +166,7 @@ def search(
     the longest source, plus 10, and none of the `forbidden` tokens.
     """
     count = len(source)
-    longest = int(inside.sum(1).max())
-    limit = min(network.shape.longest - 1, math.ceil(1.5 * longest) + 10)
+    limit = min(network.shape.longest - 1, math.ceil(1.5 * int(inside.sum(1).max())) + 10)
     with sdpa_kernel(_ATTENTIONS):
         beams = _Beams(network, source, inside, special, forbidden, beam, length_power, limit)
         tokens = torch.full((count, limit + 1), special.pad, device=source.device)

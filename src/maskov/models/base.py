@@ -157,8 +157,10 @@ class MaskedModel(ABC):
         spans = token_spans(text, self.token_strings(self.encode(text)))
         if spans is None:
             return None
-        ends = list(accumulate(map(len, spans)))
-        return [(end - len(span.lstrip()), end) for span, end in zip(spans, ends, strict=True)]
+        return [
+            (end - len(span.lstrip()), end)
+            for span, end in zip(spans, accumulate(map(len, spans)), strict=True)
+        ]
 
     @abstractmethod
     def fingerprint(self) -> str:

@@ -104,16 +104,17 @@ class MaskedCheckpoint:
         """
         config = read_json(folder / "config.json")
         try:
-            version = str(config.get("transformers_version"))
-            rule_out(not version.startswith("5."), "a file of an earlier version")
+            rule_out(not config["transformers_version"].startswith("5."), "an earlier version")
             rule_out(config.keys() & {"auto_map", "quantization_config"}, "an unusual network")
             stored = load_file(folder / "model.safetensors")
             rule_out(not all(map(Tensor.is_floating_point, stored.values())), "other numbers")
             weights = {name: value.to(dtype, copy=True) for name, value in stored.items()}
             ties = FAMILIES[config["model_type"]].tied() if config["tie_word_embeddings"] else {}
             for name, source in ties.items():
-                equal = torch.equal(weights.get(name, weights[source]), weights[source])
-                rule_out(not equal, "weights that are not tied")
+                rule_out(
+                    not torch.equal(weights.get(name, weights[source]), weights[source]),
+                    "weights that are not tied",
+                )
                 weights[name] = weights[source]
             return cls.of(config, weights)
         except (*UNSUPPORTED, OSError, SafetensorError):

@@ -148,9 +148,8 @@ class ConditionalModel(PackedModel):
             distinct, source = torch.unique(source, return_inverse=True)
             memory = self._memory_of(sources.only(distinct))
         # A GPU does not wait to learn the longest of these sources.
-        on_cpu = source.device.type == "cpu"
-        longest = int(memory.sizes[source].max()) if on_cpu else sources.longest
-        return Reading(memory, source, longest)
+        longest = memory.sizes[source].max() if source.device.type == "cpu" else sources.longest
+        return Reading(memory, source, int(longest))
 
     def length_scores(
         self, source: Int[Tensor, " n"] | None = None

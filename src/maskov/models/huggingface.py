@@ -182,8 +182,10 @@ class HuggingFaceModel(PackedModel):
         first, *_, last = (~self.forbidden).nonzero().flatten().tolist() * 2
         before, after = self.frame.before.tolist(), self.frame.after.tolist()
         # A masked token between two others, and either of these changed.
-        words = [[first, first], [last, first], [first, last]]
-        rows = [[*before, left, self.mask_id, right, *after] for left, right in words]
+        rows = [
+            [*before, left, self.mask_id, right, *after]
+            for left, right in ((first, first), (last, first), (first, last))
+        ]
         ids, place = torch.tensor(rows, device=self.device), len(before) + 1
         scores = self._scores(ids)[:, place]
         left, right = ((scores[0] - scores[row]).abs().max() for row in (1, 2))
@@ -270,8 +272,7 @@ class HuggingFaceModel(PackedModel):
         known: dict[int, Any] = {id(value): value.detach() for value in network.buffers()}
         known |= {id(one): nn.Parameter(one.detach(), False) for one in network.parameters()}
         own = copy.deepcopy(network, known)
-        device = device or next(network.parameters()).device
-        return cls(own.to(device, dtype), tokenizer, source)
+        return cls(own.to(device or next(own.parameters()).device, dtype), tokenizer, source)
 
     def with_prefix(self, text: str) -> HuggingFaceModel:
         """Return this model reading a text before every sequence, which is not part of it.

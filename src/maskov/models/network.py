@@ -261,16 +261,15 @@ def decoder_of(network: TranslationNetwork) -> Encoder:
     shape, weights = network.shape, Weights(network.state_dict())
     width, eps = shape.width, shape.norm_epsilon
     layers = [f"decoder.{number}" for number in range(shape.decoder_layers)]
-    norms = [
-        f"{layer}.{norm}"
+    after = [
+        weights.norm(f"{layer}.{norm}", width, eps)
         for layer in layers
         for norm in ("attention_norm", "cross_norm", "inner_norm")
     ]
     first = None
     if shape.norm_first:
         # The norm before a sublayer is the one that follows the sublayer before it.
-        first, *norms = [*norms, "decoder_norm"]
-    after = [weights.norm(name, width, eps) for name in norms]
+        first, *after = [*after, weights.norm("decoder_norm", width, eps)]
     blocks = tuple(
         Block(
             weights.affine(
@@ -297,8 +296,7 @@ def decoder_of(network: TranslationNetwork) -> Encoder:
         weights.take("target_positions.weight", shape.longest, width),
         None,
     )
-    start = None if first is None else weights.norm(first, width, eps)
-    return Encoder(embedding, start, blocks, shape.heads, shape.norm_first)
+    return Encoder(embedding, first, blocks, shape.heads, shape.norm_first)
 
 
 def load_translation(
@@ -332,8 +330,9 @@ def load_translation(
     if expected != actual:
         different, _ = min(expected ^ actual)
         raise ModelError(f"{damaged}: its weights do not fit its config.json ({different}).")
-    copies = {name: value.to(device, dtype, copy=True) for name, value in weights.items()}
-    network.load_state_dict(copies, assign=True)
+    network.load_state_dict(
+        {name: value.to(device, dtype, copy=True) for name, value in weights.items()}, assign=True
+    )
     tokenizer = read_tokenizer(folder)
     if max(tokenizer.get_vocab().values(), default=0) >= network.shape.vocabulary:
         raise ModelError(f"the tokenizer of '{folder}' has more tokens than its network.")

@@ -157,8 +157,7 @@ class PlainTokenizer:
             backend = Tokenizer.from_file(str(file))
         except Exception:  # damaged files raise nothing more special; transformers says which
             return None
-        added = backend.get_added_tokens_decoder().values()
-        known = {token.content for token in added if token.special}
+        known = {one.content for one in backend.get_added_tokens_decoder().values() if one.special}
         if (
             not known.issuperset([*special.values(), *extra])
             or backend.post_processor is None
@@ -432,7 +431,6 @@ def other_letters(names: Sequence[str], forbidden: Bool[Tensor, " vocabulary"]) 
         for number, name in enumerate(names)
         if not bool(forbidden[number])
     }
-    found = set(letters.values())
-    if not AMINO_ACIDS <= found <= AMINO_ACIDS | _OTHER_LETTERS:
+    if not AMINO_ACIDS <= set(letters.values()) <= AMINO_ACIDS | _OTHER_LETTERS:
         return frozenset()
     return frozenset(number for number, name in letters.items() if name not in AMINO_ACIDS)
