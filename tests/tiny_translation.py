@@ -112,7 +112,7 @@ def plain_logits(
     line = [model.mask_id if place in masked else token for place, token in enumerate(target)]
     if net.shape.target_end:
         line.append(end)
-    memory, _ = net.encode(ids, torch.ones_like(ids, dtype=torch.bool))
+    memory = net.read(ids, torch.ones_like(ids, dtype=torch.bool))[0][:, 1:]
     states = net.decode(torch.tensor([line]), net.cross_key_values(memory), None)
     return torch.nn.functional.linear(states[0], net.words.weight)[: len(target)]
 

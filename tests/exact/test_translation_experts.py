@@ -60,7 +60,7 @@ def _plain_terms(ids, source):
     net, words = network(1, causal=True), tokenizer().get_vocab()
     begin, end = words["<s>"], words["</s>"]
     read = torch.tensor([[*(words[word] for word in SOURCES[source].split()), end]])
-    memory, _ = net.encode(read, torch.ones_like(read, dtype=torch.bool))
+    memory = net.read(read, torch.ones_like(read, dtype=torch.bool))[0][:, 1:]
     terms = []
     for place, token in enumerate([*ids, end]):
         prefix = torch.tensor([[begin, *ids[:place]]])

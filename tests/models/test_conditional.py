@@ -92,7 +92,7 @@ def test_lengths_are_those_the_encoder_names(kind):
     assert (scores.exp().sum(1) - 1).abs().max() < CLOSE
     for row, text in enumerate(SOURCES):
         ids = torch.tensor(source_ids(model, [text]))
-        _, plain = model.network.encode(ids, torch.ones_like(ids, dtype=torch.bool))
+        _, _, plain = model.network.read(ids, torch.ones_like(ids, dtype=torch.bool))
         # A model with an end counts it: length n of ours is its n + 1.
         begin = 2 if model.network.shape.target_end else 1
         chances = plain[0, begin:].softmax(0)

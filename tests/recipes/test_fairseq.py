@@ -136,8 +136,8 @@ def test_network_agrees_with_fairseq_s_forward_pass(tmp_path, norm_first, apart,
     reference = Reference(state, norm_first)
     source, inside = padded(SOURCES)
     target, within = padded(TARGETS)
-    memory, lengths = network.encode(source, inside)
-    states = network.decode(target, network.cross_key_values(memory), inside[:, None, None], within)
+    memory, mask, lengths = network.read(source, inside)
+    states = network.decode(target, network.cross_key_values(memory), mask, within)
     scores = network.scores(states)
     # Row 0 asks for the length, which is not an answer; length 12 has no row among 0 to 11.
     assert lengths.shape == (3, TARGET)
@@ -146,7 +146,7 @@ def test_network_agrees_with_fairseq_s_forward_pass(tmp_path, norm_first, apart,
     assert not network.training
     for row, (tokens, targets) in enumerate(zip(SOURCES, TARGETS, strict=True)):
         expected, answers = reference.encode(tokens)
-        found = [memory[row, : len(tokens)], lengths[row, 1:], scores[row, : len(targets)]]
+        found = [memory[row, 1 : len(tokens) + 1], lengths[row, 1:], scores[row, : len(targets)]]
         theirs = [expected, answers, reference.decode(targets, expected)]
         for ours, other in zip(found, theirs, strict=True):
             assert ours.dtype == dtype

@@ -59,9 +59,9 @@ def _log_chances(
     """Return the log-probability of every token after some, computed from nothing."""
     inside = torch.ones_like(source, dtype=torch.bool)
     with torch.no_grad():
-        memory, _ = network.encode(source, inside)
+        memory, mask, _ = network.read(source, inside)
         target = torch.tensor([[BEGIN, *tokens]])
-        states = network.decode(target, network.cross_key_values(memory), inside[:, None, None])
+        states = network.decode(target, network.cross_key_values(memory), mask)
         return network.scores(states[0, -1]).log_softmax(0)
 
 
@@ -86,13 +86,13 @@ def _plain(network, source, limit: int, beam: int, power: float):
 @pytest.mark.parametrize(("beam", "power", "every"), [(1, 1.0, 1), (3, 1.0, 4), (3, 0.6, 1)])
 def test_search_finds_what_a_plain_one_finds(copier, beam, power, every, monkeypatch):
     monkeypatch.setattr(searching, "_CHECK_EVERY", every)
-    left, drop = [], _Beams.keep_only
+    left, report = [], _Beams.report
 
-    def spy(self: _Beams, kept: torch.Tensor) -> None:
+    def spy(self: _Beams, tokens: torch.Tensor, score: torch.Tensor, kept: torch.Tensor) -> None:
         left.append(len(kept))
-        drop(self, kept)
+        report(self, tokens, score, kept)
 
-    monkeypatch.setattr(_Beams, "keep_only", spy)
+    monkeypatch.setattr(_Beams, "report", spy)
     source, inside = _sources(16, 7, 12)
     limit = 13  # the places of this network, the end's included
     texts, scores = search(copier, source, inside, MARKS, _forbidden(12), beam, power)

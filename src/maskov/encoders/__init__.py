@@ -8,7 +8,7 @@ The decoder of a conditional masked LM is such an encoder with attention to a so
 - `torch_operations`, `fused`: the same operations in torch and as Triton kernels.
 """
 
-from maskov.encoders.blocks import LMHead, Memory, Packed, Reading, TokenLayout, Uniform
+from maskov.encoders.blocks import LMHead, Memory, Packed, Reading, TokenLayout, Uniform, cast
 from maskov.encoders.encoder import Encoder
 
-__all__ = ["Encoder", "LMHead", "Memory", "Packed", "Reading", "TokenLayout", "Uniform"]
+__all__ = ["Encoder", "LMHead", "Memory", "Packed", "Reading", "TokenLayout", "Uniform", "cast"]

@@ -33,8 +33,7 @@ class Affine:
 
     def rows(self, first: int, end: int) -> Affine:
         """Return the product restricted to some outputs, without a copy."""
-        bias = None if self.bias is None else self.bias[first:end]
-        return Affine(self.weight[first:end], bias)
+        return Affine(self.weight[first:end], None if self.bias is None else self.bias[first:end])
 
 
 @dataclass(frozen=True)

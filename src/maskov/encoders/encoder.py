@@ -19,12 +19,10 @@ from maskov.encoders.blocks import (
     Block,
     Embedding,
     LayerNorm,
-    Memory,
     Packed,
     Reading,
     TokenLayout,
     Uniform,
-    cast,
 )
 from maskov.types import Float, Int, Tensor
 
@@ -47,23 +45,7 @@ class Encoder:
         tables = [block.rotary.cos for block in self.blocks if block.rotary is not None]
         if self.embedding.places is not None:
             tables.append(self.embedding.places)
-        return min(len(table) for table in tables)
-
-    def to(self, dtype: torch.dtype) -> Encoder:
-        """Return this encoder with weights in another dtype."""
-        return cast(self, dtype)
-
-    @torch.no_grad()
-    def memory(
-        self,
-        states: Float[Tensor, "tokens width"],
-        starts: Int[Tensor, " texts"],
-        sizes: Int[Tensor, " texts"],
-    ) -> Memory:
-        """Return the keys and values of concatenated source states, for every layer."""
-        crosses = (block.cross for block in self.blocks if block.cross is not None)
-        layers = tuple(one.memory(states.to(one.memory.weight.dtype)) for one in crosses)
-        return Memory(layers, starts, sizes)
+        return min(map(len, tables))
 
     @torch.no_grad()
     def __call__(
@@ -122,13 +104,12 @@ def operations(weight: Tensor) -> ModuleType:
 
     Both modules have the same functions.
     """
-    fused = _fused() if weight.is_cuda and weight.dtype in _FUSED else None
-    return torch_operations if fused is None else fused
+    return _fused() if weight.is_cuda and weight.dtype in _FUSED else torch_operations
 
 
 @cache
-def _fused() -> ModuleType | None:
+def _fused() -> ModuleType:
     try:
         return import_module("maskov.encoders.fused")
     except ImportError:  # Triton comes with torch, but not on every platform
-        return None
+        return torch_operations

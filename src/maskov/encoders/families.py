@@ -35,7 +35,8 @@ Config = Mapping[str, Any]
 UNSUPPORTED = (AttributeError, TypeError, ValueError, LookupError)
 
 
-def _refuse(wrong: object, what: str) -> None:
+def rule_out(wrong: object, what: str) -> None:
+    """Raise one of `UNSUPPORTED` if anything is wrong."""
     if wrong:
         raise ValueError(what)
 
@@ -208,8 +209,7 @@ def encoder_of(network: Any) -> Encoder | None:
     different network.
     """
     try:
-        if network.training or not is_ordinary(network.base_model):
-            return None
+        rule_out(network.training or not is_ordinary(network.base_model), "a changed network")
         return describe(network.config.to_dict(), Weights(network.state_dict()))
     except UNSUPPORTED:
         return None
@@ -217,11 +217,11 @@ def encoder_of(network: Any) -> Encoder | None:
 
 def describe(config: Config, weights: Weights) -> Encoder:
     """Return the encoder of a masked LM, or raise one of `UNSUPPORTED`."""
-    _refuse(config.get("is_decoder") or config.get("add_cross_attention"), "a decoder")
-    _refuse(config.get("position_embedding_type") not in (None, "absolute"), "relative positions")
+    rule_out(config.get("is_decoder") or config.get("add_cross_attention"), "a decoder")
+    rule_out(config.get("position_embedding_type") not in (None, "absolute"), "relative positions")
     kind = config["model_type"]
     described = (_modernbert if kind == "modernbert" else _post_norm)(config, weights)
-    _refuse(
+    rule_out(
         not described.blocks or config[FAMILIES[kind].width] % described.heads,
         "no layers, or heads of several widths",
     )
@@ -231,15 +231,25 @@ def describe(config: Config, weights: Weights) -> Encoder:
 def _post_norm(config: Config, weights: Weights) -> Encoder:
     """Describe BERT and its variants, whose norms follow each sum."""
     family = FAMILIES[config["model_type"]]
-    _refuse(not family.layer, "other layers")
+    rule_out(not family.layer, "other layers")
     width: int = config[family.width]
     eps = family.epsilon(config)
     count, inside, heads, activation = (config[name] for name in family.sizes)
-    embedding, blocks = _learned(config, weights), []
-    if embedding.tokens.shape[1] != width:
-        name = f"{family.encoder}.embeddings_project"
-        project = weights.affine({name: width}, config["embedding_size"])
-        embedding = replace(embedding, project=project)
+    start, most = f"{family.encoder}.embeddings", config["max_position_embeddings"]
+    narrow = config.get("embedding_size", width)
+    offset = config["pad_token_id"] + 1 if family.after_padding else 0
+    places = weights.take(f"{start}.position_embeddings.weight", most, narrow)[offset:]
+    if family.kinds is not None:
+        # Every token has the first type.
+        kinds = weights.take(f"{start}.token_type_embeddings.weight", config[family.kinds], narrow)
+        places = places + kinds[0]
+    embedding = Embedding(
+        weights.take(f"{start}.word_embeddings.weight", config["vocab_size"], narrow),
+        places,
+        weights.norm(f"{start}.LayerNorm", narrow, eps),
+        None if narrow == width else weights.affine({f"{start}_project": width}, narrow),
+    )
+    blocks = []
     for number in range(count):
         layer = f"{family.encoder}.{family.layers}.{number}."
         *qkv, out, after_attention, inner, outer, after_feed = (layer + n for n in family.layer)
@@ -260,7 +270,7 @@ def _post_norm(config: Config, weights: Weights) -> Encoder:
 def _modernbert(config: Config, weights: Weights) -> Encoder:
     width, inside = config["hidden_size"], config["intermediate_size"]
     kinds, eps, bias = config["layer_types"], config["norm_eps"], config["norm_bias"]
-    _refuse(len(kinds) != config["num_hidden_layers"], "layers of no kind")
+    rule_out(len(kinds) != config["num_hidden_layers"], "layers of no kind")
     tokens = weights.take("model.embeddings.tok_embeddings.weight", config["vocab_size"], width)
     rotary = {kind: _rotary(config, kind, tokens.device) for kind in set(kinds)}
     layers = [f"model.layers.{number}" for number in range(len(kinds))]
@@ -288,32 +298,15 @@ def _modernbert(config: Config, weights: Weights) -> Encoder:
     return Encoder(embedding, None, tuple(blocks), config["num_attention_heads"], True)
 
 
-def _learned(config: Config, weights: Weights) -> Embedding:
-    """Describe learned positions, to which the embedding of the first token type is added."""
-    family = FAMILIES[config["model_type"]]
-    width = config.get("embedding_size", config[family.width])
-    start, most = f"{family.encoder}.embeddings", config["max_position_embeddings"]
-    offset = config["pad_token_id"] + 1 if family.after_padding else 0
-    places = weights.take(f"{start}.position_embeddings.weight", most, width)[offset:]
-    if family.kinds is not None:
-        kinds = config[family.kinds]
-        places = places + weights.take(f"{start}.token_type_embeddings.weight", kinds, width)[0]
-    return Embedding(
-        weights.take(f"{start}.word_embeddings.weight", config["vocab_size"], width),
-        places,
-        weights.norm(f"{start}.LayerNorm", width, family.epsilon(config)),
-    )
-
-
 def _rotary(config: Config, kind: str, device: torch.device) -> Rotary:
     """Tabulate the angles as Hugging Face computes them: in float32, from frequencies."""
     settings = config["rope_parameters"][kind]
-    _refuse(
+    rule_out(
         settings.keys() != {"rope_type", "rope_theta"} or settings["rope_type"] != "default",
         "scaled positions",
     )
     size = config["hidden_size"] // config["num_attention_heads"]
-    _refuse(config.get("head_dim") not in (None, size), "heads of another width")
+    rule_out(config.get("head_dim") not in (None, size), "heads of another width")
     part = torch.arange(0, size, 2, dtype=torch.float) / size
     frequency = (1.0 / settings["rope_theta"] ** part).to(device)
     place = torch.arange(config["max_position_embeddings"], device=device)
@@ -330,10 +323,9 @@ def is_ordinary(network: Any) -> bool:
     for module in network.modules():
         hooks = [*module._forward_hooks.values(), *module._forward_pre_hooks.values()]
         # Transformers' own hooks only record outputs.
-        if any(hook.__module__ != "transformers.utils.output_capturing" for hook in hooks):
-            return False
+        hooked = any(one.__module__ != "transformers.utils.output_capturing" for one in hooks)
         known = type(module).__module__.startswith(("torch.nn.modules.", "transformers."))
-        if "forward" in vars(module) or not known:
+        if hooked or "forward" in vars(module) or not known:
             return False
     kinds = {(weight.dtype, weight.device) for weight in network.parameters()}
     return len(kinds) == 1 and next(iter(kinds))[0].is_floating_point

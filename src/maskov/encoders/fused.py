@@ -6,7 +6,6 @@ The functions are those of `torch_operations`. Importing this needs Triton.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -30,15 +29,6 @@ _LARGEST = 128
 _ELEMENTS = 2048
 # Places that one program of `copy_vectors` looks at.
 _PLACES = 16
-
-
-@dataclass(frozen=True)
-class Tiles:
-    """Queries and keys per attention program, and its number of warps."""
-
-    queries: int
-    keys: int
-    warps: int
 
 
 class PackedPlan:
@@ -116,13 +106,12 @@ def attend(
     block: Block,
     heads: int,
     plan: PackedPlan,
-    tiles: Tiles | None = None,
 ) -> Float[Tensor, "tokens width"]:
     """Attend from every token to its sequence."""
     layout, width = plan.layout, block.width
     out = plan.buffer(qkv, width)
-    tiles = tiles or default_tiles(layout.longest, width // heads, qkv.dtype)
-    grid = ((len(layout.starts) - 1) * heads, -(-layout.longest // tiles.queries))
+    tile, warps = _tile(layout.longest, width // heads, qkv.dtype)
+    grid = ((len(layout.starts) - 1) * heads, -(-layout.longest // tile))
     if grid[0]:
         kernels.attention[grid](
             qkv,
@@ -131,12 +120,12 @@ def attend(
             *_angles(block, qkv),
             _scale(width // heads),
             **_heads(block, heads),
-            QUERIES=tiles.queries,
-            KEYS=tiles.keys,
-            ONE_BLOCK=layout.longest <= tiles.keys,
+            QUERIES=tile,
+            KEYS=tile,
+            ONE_BLOCK=layout.longest <= tile,
             PRECISION=_precision(),
-            num_warps=tiles.warps,
-            num_stages=1 if layout.longest <= tiles.keys else 2,
+            num_warps=warps,
+            num_stages=1 if layout.longest <= tile else 2,
         )
     return out
 
@@ -174,9 +163,9 @@ def cross(
     (reading, first, count), layout, width = read, plan.layout, q.shape[1]
     dim = width // heads
     out = plan.buffer(q, width)
-    queries = default_tiles(layout.longest, dim, q.dtype)
-    keys = default_tiles(reading.longest, dim, q.dtype)
-    grid = ((len(layout.starts) - 1) * heads, -(-layout.longest // queries.queries))
+    queries, warps = _tile(layout.longest, dim, q.dtype)
+    keys, key_warps = _tile(reading.longest, dim, q.dtype)
+    grid = ((len(layout.starts) - 1) * heads, -(-layout.longest // queries))
     if grid[0]:
         kernels.cross_attention[grid](
             q,
@@ -189,12 +178,12 @@ def cross(
             HEADS=heads,
             DIM=dim,
             DIM_TILE=max(_power(dim), 16),
-            QUERIES=queries.queries,
-            KEYS=keys.keys,
-            ONE_BLOCK=reading.longest <= keys.keys,
+            QUERIES=queries,
+            KEYS=keys,
+            ONE_BLOCK=reading.longest <= keys,
             PRECISION=_precision(),
-            num_warps=max(queries.warps, keys.warps),
-            num_stages=1 if reading.longest <= keys.keys else 2,
+            num_warps=max(warps, key_warps),
+            num_stages=1 if reading.longest <= keys else 2,
         )
     return out
 
@@ -234,11 +223,11 @@ def activate(inner: Float[Tensor, "rows inner"], feed: FeedForward) -> Float[Ten
     return out
 
 
-def default_tiles(longest: int, dim: int, dtype: torch.dtype) -> Tiles:
-    """Choose blocks that hold the longest sequence, up to what fits into a program."""
+def _tile(longest: int, dim: int, dtype: torch.dtype) -> tuple[int, int]:
+    """Return the size of a block that holds the longest sequence, if it fits, and its warps."""
     largest = _LARGEST if dtype.itemsize == 2 and dim <= 64 else _LARGEST // 2
     size = min(max(_power(longest), 16), largest)
-    return Tiles(size, size, {16: 1, 32: 2, 64: 4, 128: 8}[size])
+    return size, {16: 1, 32: 2, 64: 4, 128: 8}[size]
 
 
 def _norm_into(value: Tensor, x: Tensor, stream: Tensor | None, by: LayerNorm, keep: bool) -> None:

@@ -107,8 +107,7 @@ def attend(
     q, k, v = wide.permute(2, 0, 3, 1, 4).unbind()
     place = torch.arange(plan.width, device=qkv.device)
     out = F.scaled_dot_product_attention(q, k, v, attn_mask=_mask(place[None], block, plan))
-    out = out.transpose(1, 2).reshape(plan.count * plan.width, -1)
-    return out if plan.back is None else out.index_select(0, plan.back)
+    return _gathered(out, plan)
 
 
 def attend_one(
@@ -141,9 +140,7 @@ def cross(
     memory, block, keys = read
     wide = memory.layers[layer][block].view(*block.shape, 2, heads, -1)
     k, v = wide.permute(2, 0, 3, 1, 4).unbind()
-    out = F.scaled_dot_product_attention(queries, k, v, attn_mask=keys)
-    out = out.transpose(1, 2).reshape(plan.count * plan.width, -1)
-    return out if plan.back is None else out.index_select(0, plan.back)
+    return _gathered(F.scaled_dot_product_attention(queries, k, v, attn_mask=keys), plan)
 
 
 def norm(x: Float[Tensor, "rows width"], by: LayerNorm) -> Float[Tensor, "rows width"]:
@@ -176,6 +173,11 @@ def _padded(x: Float[Tensor, "tokens width"], plan: PaddedPlan) -> Float[Tensor,
     return x if plan.block is None else x[plan.block]
 
 
+def _gathered(heads: Tensor, plan: PaddedPlan) -> Float[Tensor, "tokens width"]:
+    out = heads.transpose(1, 2).reshape(plan.count * plan.width, -1)
+    return out if plan.back is None else out.index_select(0, plan.back)
+
+
 def _mask(
     place: Int[Tensor, "#passes queries"], block: Block, plan: PaddedPlan
 ) -> Bool[Tensor, "#passes 1 #queries keys"] | None:
@@ -205,8 +207,3 @@ def _rotate(
     rotated = (a * cos).addcmul_(b, sin, value=-1) if wide == a.dtype else a * cos - b * sin
     right.copy_((b * cos).addcmul_(a, sin) if wide == a.dtype else b * cos + a * sin)
     left.copy_(rotated)
-
-
-__all__ = [
-    "activate", "attend", "attend_one", "cross", "embed", "join", "norm", "plan", "read_plan",
-]  # fmt: skip

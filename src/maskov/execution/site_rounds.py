@@ -79,12 +79,12 @@ class SiteRounds(Rounds):
             return
         owner = self._owner[slot]
         given = Sequences(self._proposed(slot), b.lengths[owner], source=b.source[owner])
-        found = self.scorer.answers(
+        hidden, logit, log_normaliser = self.scorer.answers(
             given, torch.arange(len(slot), device=slot.device), column, self.masked.needs_normaliser
         )
-        b.slot_hidden[slot, column] = found.hidden
-        b.slot_logit[slot, column] = found.logit
-        b.slot_normaliser[slot, column] = found.log_normaliser
+        b.slot_hidden[slot, column] = hidden
+        b.slot_logit[slot, column] = logit
+        b.slot_normaliser[slot, column] = log_normaliser
         b.slot_pending[slot, column] = torch.zeros_like(slot, dtype=torch.bool)
         self._count_passes(owner, torch.ones_like(slot))
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,10 +23,9 @@ from maskov.models.tokens import forbidden_tokens
 from maskov.types import Bool, Float, Int, Tensor, inside
 
 DEFAULT_BEAM = 5
-# Maximum source tokens, times beam size, per batch.
-_CPU_TOKENS, _GPU_TOKENS = 2**11, 2**17
-# Sources, with the network's extra first position, are padded to a multiple of this.
-_CPU_UNIT, _GPU_UNIT = 1, 8
+# The most source tokens, times beam size, of a batch, and a number: sources, with the network's
+# extra first position, are padded to a multiple of it.
+_ON_CPU, _ON_GPU = (2**11, 1), (2**17, 8)
 # Steps between checks for finished sources: each check synchronises with the device.
 _CHECK_EVERY = 4
 # cuDNN attention is left out: it would be rebuilt for every length of the cache.
@@ -47,6 +45,11 @@ class AutoregressiveTranslator:
         self.device = network.words.weight.device
         self.special = SpecialTokens.of(tokenizer)
         self.forbidden = forbidden_tokens(tokenizer, network.shape.vocabulary).to(self.device)
+        # Scores of the whole vocabulary at every position are what fills the memory.
+        shape, size = network.shape, network.words.weight.dtype.itemsize
+        self._batcher = Batcher(
+            token_budget(size * (3 * shape.vocabulary + 16 * shape.width), self.device)
+        )
 
     @classmethod
     def load(
@@ -96,7 +99,12 @@ class AutoregressiveTranslator:
             begin = target.new_full((len(rows), 1), self.special.begin)
             asked = torch.cat([target, begin], dim=1)
             asked = asked.masked_fill(place == lengths[rows, None], self.special.end)
-            states, mask = self._source_states(sources, source[rows])
+            text = source[rows]
+            sizes = sources.sizes[text]
+            real = inside(sizes, int(sizes.max()))
+            key = sources.starts[text][:, None] + torch.arange(real.shape[1], device=self.device)
+            states = sources.states[torch.where(real, key, 0)]
+            mask = additive(real[:, None, None], states.dtype)
             # Padding on the right is never seen from the left, so it needs no mask.
             read = torch.cat([begin, target], dim=1)
             found = network.decode(read, network.cross_key_values(states), mask)
@@ -107,19 +115,6 @@ class AutoregressiveTranslator:
 
         self._batcher.each(lengths, work)
         return terms
-
-    @cached_property
-    def _batcher(self) -> Batcher:
-        # Scores of the whole vocabulary at every position are what fills the memory.
-        shape, size = self.network.shape, self.network.words.weight.dtype.itemsize
-        return Batcher(token_budget(size * (3 * shape.vocabulary + 16 * shape.width), self.device))
-
-    def _source_states(self, sources: Sources, source: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the padded states of some sources, and which of them are not padding."""
-        sizes = sources.sizes[source]
-        within = inside(sizes, int(sizes.max()))
-        place = sources.starts[source][:, None] + torch.arange(within.shape[1], device=self.device)
-        return sources.states[torch.where(within, place, 0)], within[:, None, None]
 
     def translate(
         self,
@@ -137,8 +132,7 @@ class AutoregressiveTranslator:
         ids = source_ids(self, texts, lines)
         sizes = torch.tensor([len(line) for line in ids], device=self.device)
         translations: list[list[int]] = [[] for _ in ids]
-        on_gpu = self.device.type == "cuda"
-        unit = _GPU_UNIT if on_gpu else _CPU_UNIT
+        budget, unit = _ON_GPU if self.device.type == "cuda" else _ON_CPU
 
         def work(rows: Tensor, width: int) -> None:
             width = min(-(-(width + 1) // unit) * unit - 1, self.network.shape.longest)
@@ -151,7 +145,6 @@ class AutoregressiveTranslator:
             for row, tokens in zip(rows.tolist(), best, strict=True):
                 translations[row] = tokens
 
-        budget = _GPU_TOKENS if on_gpu else _CPU_TOKENS
         Batcher(max(1, budget // beam), padded_share=1.0).each(sizes, work)
         return translations
 
@@ -173,23 +166,20 @@ def search(
     the longest source, plus 10, and none of the `forbidden` tokens.
     """
     count = len(source)
-    longest = int(inside.sum(1).max())
-    limit = min(network.shape.longest - 1, math.ceil(1.5 * longest) + 10)
+    limit = min(network.shape.longest - 1, math.ceil(1.5 * int(inside.sum(1).max())) + 10)
     with sdpa_kernel(_ATTENTIONS):
         beams = _Beams(network, source, inside, special, forbidden, beam, length_power, limit)
         tokens = torch.full((count, limit + 1), special.pad, device=source.device)
         score = torch.zeros(count, device=source.device)
-        left = count
         for place in range(limit + 1):
             beams.step(place, last=place == limit)
             if place % _CHECK_EVERY == _CHECK_EVERY - 1 or place == limit:
                 still = ~beams.ended.all(1)
                 left = int(still.sum())
                 if 2 * left < len(still) or place == limit:
-                    beams.report(tokens, score)
-                    beams.keep_only(still.nonzero().squeeze(1))
-            if left == 0:
-                break
+                    beams.report(tokens, score, still.nonzero().squeeze(1))
+                if left == 0:
+                    break
     lines = tokens.tolist()
     texts = [line[: line.index(special.end)] if special.end in line else line for line in lines]
     return texts, score
@@ -218,7 +208,9 @@ class _Beams:
             for keys, values in network.cross_key_values(memory)
         ]
         self.memory_mask = mask.repeat_interleave(beam, 0)
-        self.past = network.empty_cache(count * beam, limit + 1)
+        shape, like = network.shape, network.words.weight
+        size = (count * beam, shape.heads, limit + 1, shape.width // shape.heads)
+        self.past = [(like.new_empty(size), like.new_empty(size)) for _ in network.decoder]
         self.tokens = torch.full((count, beam, limit + 1), special.pad, device=device)
         self.latest = torch.full((count * beam,), special.begin, device=device)
         # At first all hypotheses of a source are equal, so only one may be extended.
@@ -237,10 +229,10 @@ class _Beams:
 
     def step(self, place: int, last: bool) -> None:
         """Extend every hypothesis by a token; by the end token in the last step."""
-        states = self.network.decode_next(
-            self.latest, place, self.memory, self.memory_mask, self.past
+        states = self.network.decode(
+            self.latest[:, None], self.memory, self.memory_mask, past=self.past, begin=place
         )
-        log_p = self.network.scores(states.float()).log_softmax(1)
+        log_p = self.network.scores(states[:, 0].float()).log_softmax(1)
         log_p = log_p + (self._only_end if last else self._never)
         log_p = log_p.view(*self.ended.shape, -1)
         # Finished hypotheses are only padded.
@@ -264,15 +256,17 @@ class _Beams:
                 cache[:, :, : place + 1] = cache[chosen, :, : place + 1]
         self.tokens[:, :, place] = token
 
-    def report(self, tokens: Int[Tensor, "n limit"], score: Float[Tensor, " n"]) -> None:
-        """Write the best hypothesis of each source into the results."""
+    def report(
+        self,
+        tokens: Int[Tensor, "n limit"],
+        score: Float[Tensor, " n"],
+        kept: Int[Tensor, " left"],
+    ) -> None:
+        """Write the best hypothesis of each source into the results; drop all but the `kept`."""
         winner = (self.score / self.length.clamp(min=1) ** self.length_power).argmax(1)
         rows = torch.arange(len(winner), device=winner.device)
         tokens[self.number] = self.tokens[rows, winner]
         score[self.number] = self.score[rows, winner]
-
-    def keep_only(self, kept: Int[Tensor, " left"]) -> None:
-        """Drop all sources but those in `kept`."""
         each = torch.arange(self.beam, device=kept.device)
         rows = (kept[:, None] * self.beam + each).flatten()
         self.memory = [(key[rows], value[rows]) for key, value in self.memory]

@@ -50,9 +50,12 @@ class Queries:
 
     def rows(self, index: Int[Tensor, " n"], width: int) -> Queries:
         """Return the chosen queries, cut to `width` positions."""
-        source = None if self.source is None else self.source[index]
-        tokens, masked = self.tokens[index, :width], self.masked[index, :width]
-        return Queries(tokens, self.lengths[index], masked, source)
+        return Queries(
+            self.tokens[index, :width],
+            self.lengths[index],
+            self.masked[index, :width],
+            None if self.source is None else self.source[index],
+        )
 
 
 class MaskedModel(ABC):
@@ -154,8 +157,10 @@ class MaskedModel(ABC):
         spans = token_spans(text, self.token_strings(self.encode(text)))
         if spans is None:
             return None
-        ends = list(accumulate(map(len, spans)))
-        return [(end - len(span.lstrip()), end) for span, end in zip(spans, ends, strict=True)]
+        return [
+            (end - len(span.lstrip()), end)
+            for span, end in zip(spans, accumulate(map(len, spans)), strict=True)
+        ]
 
     @abstractmethod
     def fingerprint(self) -> str:

@@ -19,12 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from maskov.config import ModelSource
 from maskov.errors import InputError, ModelError, refuse
 from maskov.models.base import MaskedModel, Queries
 from maskov.models.huggingface import HuggingFaceModel
-from maskov.models.tokens import import_transformers
+from maskov.models.tokens import import_quietly
 from maskov.shipped import PACKAGES
 from maskov.types import Float, Tensor
 
@@ -161,7 +162,7 @@ def untrained(
     It makes every command work without a download. Its sentences mean nothing, and every output
     says so.
     """
-    transformers = import_transformers()
+    transformers = import_quietly()
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     words = [*special, *dict.fromkeys(_WORDS.split())]
     tokenizer = transformers.BertTokenizer(vocab={word: i for i, word in enumerate(words)})
@@ -230,12 +231,29 @@ def load_antibody(name: str, device: torch.device, dtype: torch.dtype) -> Huggin
             f"'{weights}' is damaged, of another version, or has more than tensors and settings, "
             "which may be code: nothing in it was run; install its package again."
         ) from error
-    return HuggingFaceModel(network.to(device, dtype), _tokenizer(words), name)
+    # Letters are separated by spaces.
+    ids = {word: index for index, word in enumerate(words)}
+    begin, pad, end, unknown = _BEFORE
+    backend = Tokenizer(models.WordLevel(ids, unk_token=unknown))
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    backend.post_processor = processors.TemplateProcessing(
+        single=f"{begin} $A {end}", special_tokens=[(begin, ids[begin]), (end, ids[end])]
+    )
+    tokenizer = import_quietly().PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        bos_token=begin,
+        pad_token=pad,
+        eos_token=end,
+        unk_token=unknown,
+        mask_token=_MASK,
+        clean_up_tokenization_spaces=False,
+    )
+    return HuggingFaceModel(network.to(device, dtype), tokenizer, name)
 
 
 def _sapiens(file: Path, size: int) -> Any:
     """Read a checkpoint of fairseq's RoBERTa with so many tokens; no code in it runs."""
-    transformers = import_transformers()
+    transformers = import_quietly()
     with torch.serialization.safe_globals([argparse.Namespace]):
         content = torch.load(file, map_location="cpu", weights_only=True)
     state, settings = {}, vars(content["args"])
@@ -266,25 +284,3 @@ def _sapiens(file: Path, size: int) -> Any:
         network = transformers.RobertaForMaskedLM(config)
     network.load_state_dict(state)
     return network
-
-
-def _tokenizer(words: list[str]) -> Any:
-    """Return a tokenizer of letters that are separated by spaces."""
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
-
-    ids = {word: index for index, word in enumerate(words)}
-    begin, pad, end, unknown = _BEFORE
-    backend = Tokenizer(models.WordLevel(ids, unk_token=unknown))
-    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    backend.post_processor = processors.TemplateProcessing(
-        single=f"{begin} $A {end}", special_tokens=[(begin, ids[begin]), (end, ids[end])]
-    )
-    return import_transformers().PreTrainedTokenizerFast(
-        tokenizer_object=backend,
-        bos_token=begin,
-        pad_token=pad,
-        eos_token=end,
-        unk_token=unknown,
-        mask_token=_MASK,
-        clean_up_tokenization_spaces=False,
-    )

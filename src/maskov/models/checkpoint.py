@@ -17,12 +17,19 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from maskov.encoders import Encoder, LMHead
-from maskov.encoders.families import FAMILIES, UNSUPPORTED, Weights, describe, describe_head
+from maskov.encoders.families import (
+    FAMILIES,
+    UNSUPPORTED,
+    Weights,
+    describe,
+    describe_head,
+    rule_out,
+)
 from maskov.errors import InputError, MaskovError, ModelError
 from maskov.models.scorer import is_out_of_memory
 from maskov.models.tokens import (
     PlainTokenizer,
-    import_transformers,
+    import_quietly,
     read_json,
     silence_transformers,
 )
@@ -95,20 +102,19 @@ class MaskedCheckpoint:
 
         Files of earlier versions have fewer settings than a network and its fingerprint.
         """
-        config, file = read_config(folder), folder / "model.safetensors"
-        if not str(config.get("transformers_version")).startswith("5.") or not file.is_file():
-            return None
-        if config.keys() & {"auto_map", "quantization_config"}:
-            return None
+        config = read_json(folder / "config.json")
         try:
-            stored = load_file(file)
-            if not all(value.is_floating_point() for value in stored.values()):
-                return None
+            rule_out(not config["transformers_version"].startswith("5."), "an earlier version")
+            rule_out(config.keys() & {"auto_map", "quantization_config"}, "an unusual network")
+            stored = load_file(folder / "model.safetensors")
+            rule_out(not all(map(Tensor.is_floating_point, stored.values())), "other numbers")
             weights = {name: value.to(dtype, copy=True) for name, value in stored.items()}
             ties = FAMILIES[config["model_type"]].tied() if config["tie_word_embeddings"] else {}
             for name, source in ties.items():
-                if not torch.equal(weights.get(name, weights[source]), weights[source]):
-                    return None
+                rule_out(
+                    not torch.equal(weights.get(name, weights[source]), weights[source]),
+                    "weights that are not tied",
+                )
                 weights[name] = weights[source]
             return cls.of(config, weights)
         except (*UNSUPPORTED, OSError, SafetensorError):
@@ -129,7 +135,7 @@ class MaskedCheckpoint:
 
     def network(self) -> Any:
         """Build the Hugging Face network of these weights, which it shares."""
-        transformers, weight = import_transformers(), self.head.weight
+        transformers, weight = import_quietly(), self.head.weight
         config = transformers.AutoConfig.for_model(**self.config)
         with silence_transformers(), torch.random.fork_rng(devices=[]):
             network = transformers.AutoModelForMaskedLM.from_config(config, dtype=weight.dtype)
@@ -168,15 +174,14 @@ def load_checkpoint(
     check_files(Path(name))
     # All layers would be built before missing weights are noticed. Other wrong sizes are caught
     # when the weights do not fit them.
-    for key, value in read_config(Path(name)).items():
+    for key, value in read_json(Path(name) / "config.json").items():
         if "layer" in key and isinstance(value, int | float) and value > _MOST_LAYERS:
             raise ModelError(
                 f"'{name}' is not a model folder: its config.json has '{key}' {value:.3g}, more "
                 "than any network has."
             )
-    network = None
-    if auto_class == MASKED and not trust_remote_code:
-        network = MaskedCheckpoint.read(Path(name), dtype)
+    plain = auto_class == MASKED and not trust_remote_code
+    network: Any = MaskedCheckpoint.read(Path(name), dtype) if plain else None
     missing: list[str] = []
     try:
         if network is None:
@@ -201,7 +206,7 @@ def _from_transformers(
     auto_class: str, name: str, dtype: torch.dtype, trust_remote_code: bool
 ) -> tuple[Any, list[str]]:
     """Return a Hugging Face network, and the names of the weights that its checkpoint lacks."""
-    transformers = import_transformers()
+    transformers = import_quietly()
     if auto_class == DIFFUSION:
         config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=trust_remote_code)
         code = getattr(config, "auto_map", None) or {MASKED: ""}
@@ -236,20 +241,14 @@ def _on_this_machine(name: str) -> str:
     """
     if Path(name).exists() or name.endswith(".txt"):
         return name
-    files = ("config.json", "tokenizer_config.json", "tokenizer.json")
-    cached = next(filter(None, (_from_hub(name, file) for file in files)), None)
-    if cached is not None:
-        return str(cached)
+    for file in ("config.json", "tokenizer_config.json", "tokenizer.json"):
+        if (cached := _from_hub(name, file)) is not None:
+            return str(cached)
     raise ModelError(
         f"'{name}' is not on this machine, and is not downloaded because a run folder names it; "
         "if you trust it, allow that with --allow-download; a model in memory is given to "
         "`maskov.resume`."
     )
-
-
-def is_translation(folder: Path) -> bool:
-    """Whether a folder's config.json says that it is such a model."""
-    return read_config(folder).get("architecture") == ARCHITECTURE
 
 
 def translation_folder(name: str, download: bool = False) -> Path | None:
@@ -259,11 +258,22 @@ def translation_folder(name: str, download: bool = False) -> Path | None:
     there. Energies are parsed without, so that reading one opens no connection.
     """
     folder = folder_of(name) or Path(name)
-    if name.count("/") == 1 and not os.path.exists(folder):
+    on_hub = name.count("/") == 1 and not os.path.exists(folder)
+    if on_hub:
         folder = _from_hub(name, "config.json", download) or folder
-        if download and is_translation(folder):
-            folder = _downloaded(name)
-    return folder if is_translation(folder) else None
+    if read_json(folder / "config.json").get("architecture") != ARCHITECTURE:
+        return None
+    if on_hub and download:
+        from huggingface_hub import snapshot_download
+
+        try:
+            return Path(snapshot_download(name, allow_patterns=_FILES))
+        except Exception as error:
+            reason = str(error).partition("\n")[0]
+            raise ModelError(
+                f"the translation model '{name}' could not be downloaded: {reason}."
+            ) from error
+    return folder
 
 
 def _from_hub(name: str, file: str, download: bool = False) -> Path | None:
@@ -277,30 +287,12 @@ def _from_hub(name: str, file: str, download: bool = False) -> Path | None:
     return Path(found).parent if isinstance(found, str) else None
 
 
-def _downloaded(name: str) -> Path:
-    """Return the folder of a translation model, with all that it needs from the hub."""
-    from huggingface_hub import snapshot_download
-
-    try:
-        return Path(snapshot_download(name, allow_patterns=_FILES))
-    except Exception as error:
-        reason = str(error).partition("\n")[0]
-        raise ModelError(
-            f"the translation model '{name}' could not be downloaded: {reason}."
-        ) from error
-
-
-def read_config(folder: Path) -> dict[str, Any]:
-    """Return the config.json of a model folder; nothing, if it cannot be read."""
-    return read_json(folder / "config.json")  # loading reports what is damaged
-
-
 def load_tokenizer(source: str, trust_remote_code: bool = False) -> Any:
     """Load a tokenizer from a folder or hub name, or from a bare `vocab.txt` of BERT's kind."""
     plain = None if trust_remote_code else PlainTokenizer.read(Path(source))
     if plain is not None:
         return plain
-    theirs = import_transformers()
+    theirs = import_quietly()
     if source.endswith(".txt"):
         path = Path(source)
         if not path.is_file():
@@ -355,13 +347,13 @@ def _shape(network: Any) -> dict[str, Any]:
     if hasattr(network, "shape"):
         return asdict(network.shape)
     config: Any = getattr(network, "config", None)
-    if isinstance(config, dict):
-        entries = config.items()
-    elif hasattr(config, "to_diff_dict"):
-        entries = config.to_diff_dict().items()
-    else:  # of somebody's own
+    if hasattr(config, "to_diff_dict"):
+        config = config.to_diff_dict()
+    if not isinstance(config, dict):  # of somebody's own
         return {"network": str(network)}
-    return {key: value for key, value in entries if key not in _NOT_SHAPE and value is not None}
+    return {
+        key: value for key, value in config.items() if key not in _NOT_SHAPE and value is not None
+    }
 
 
 def tokenizer_data(tokenizer: Any) -> dict[str, Any]:
@@ -384,23 +376,19 @@ def tokenizer_data(tokenizer: Any) -> dict[str, Any]:
         for key, value in tokenizer.init_kwargs.items()
         if isinstance(value, bool | int | float) and key != "model_max_length"
     }
+    with TemporaryDirectory() as folder:
+        with suppress(NotImplementedError):  # one without files has its vocabulary alone
+            tokenizer.save_vocabulary(folder, None)
+        files = {
+            file.name: hashlib.sha256(file.read_bytes()).hexdigest()
+            for file in sorted(Path(folder).iterdir())
+        }
     return data | {
         "class": type(tokenizer).__qualname__,
         "added": added,
         "options": options,
-        "files": _files(tokenizer),
+        "files": files,
     }
-
-
-def _files(tokenizer: Any) -> dict[str, str]:
-    """Return a hash of each file that a tokenizer saves its vocabulary to."""
-    with TemporaryDirectory() as folder:
-        with suppress(NotImplementedError):  # one without files has its vocabulary alone
-            tokenizer.save_vocabulary(folder, None)
-        return {
-            file.name: hashlib.sha256(file.read_bytes()).hexdigest()
-            for file in sorted(Path(folder).iterdir())
-        }
 
 
 def forbidden_ids(forbidden: Bool[Tensor, " vocabulary"]) -> list[int]:

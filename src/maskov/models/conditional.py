@@ -56,9 +56,8 @@ class Sources:
             within = inside(sizes[rows], width)
             place = starts[rows][:, None] + torch.arange(width, device=device)
             source = flat[torch.where(within, place, 0)]
-            memory, scores = network.encode(source, within)
-            states[place[within]] = memory[within]
-            lengths[rows] = scores
+            memory, _, lengths[rows] = network.read(source, within)
+            states[place[within]] = memory[:, 1:][within]
 
         bytes_per_token = 16 * weight.shape[1] * weight.dtype.itemsize
         Batcher(token_budget(bytes_per_token, device)).each(sizes, work)
@@ -68,11 +67,10 @@ class Sources:
         """Return some of the texts, in this order."""
         sizes = self.sizes[index]
         starts = sizes.cumsum(0) - sizes
-        text = torch.repeat_interleave(torch.arange(len(index), device=index.device), sizes)
-        place = self.starts[index][text] + torch.arange(len(text), device=index.device)
+        moved = torch.repeat_interleave(self.starts[index] - starts, sizes)
+        states = self.states[moved + torch.arange(len(moved), device=index.device)]
         texts = tuple(self.texts[number] for number in index.tolist())
-        states, scores = self.states[place - starts[text]], self.length_scores[index]
-        return Sources(texts, states, starts, sizes, scores, self.longest)
+        return Sources(texts, states, starts, sizes, self.length_scores[index], self.longest)
 
 
 # Bytes that the keys and values of all sources may take; larger ones are computed when needed.
@@ -130,8 +128,10 @@ class ConditionalModel(PackedModel):
         self._memory = self._memory_of(sources) if self.packs else None
 
     def _memory_of(self, sources: Sources) -> Memory:
+        crosses = (block.cross for block in self.encoder.blocks if block.cross is not None)
         with coarse(self.coarse_products):
-            return self.encoder.memory(sources.states, sources.starts, sources.sizes)
+            layers = tuple(cross.memory(sources.states.to(self.dtype)) for cross in crosses)
+        return Memory(layers, sources.starts, sources.sizes)
 
     # Scores.
 
@@ -148,9 +148,8 @@ class ConditionalModel(PackedModel):
             distinct, source = torch.unique(source, return_inverse=True)
             memory = self._memory_of(sources.only(distinct))
         # A GPU does not wait to learn the longest of these sources.
-        on_cpu = source.device.type == "cpu"
-        longest = int(memory.sizes[source].max()) if on_cpu else sources.longest
-        return Reading(memory, source, longest)
+        longest = memory.sizes[source].max() if source.device.type == "cpu" else sources.longest
+        return Reading(memory, source, int(longest))
 
     def length_scores(
         self, source: Int[Tensor, " n"] | None = None
@@ -162,9 +161,9 @@ class ConditionalModel(PackedModel):
         assert self.sources is not None
         scores = self.sources.length_scores
         scores = (scores if source is None else scores[source]).double()
-        if self.network.shape.target_end:
-            scores = scores[:, 1:]
-        scores = scores[:, : self.max_length + 1].clone()
+        # The network counts the end token, too, if targets have one.
+        end = len(self.frame.after)
+        scores = scores[:, end : end + self.max_length + 1].clone()
         scores[:, 0] = -torch.inf
         return scores.log_softmax(1)
 

@@ -81,7 +81,9 @@ class HuggingFaceModel(PackedModel):
             )
         tokenizer = with_mask(tokenizer, wanted, self.name)
         self.caution = caution
-        weight = network.head.weight if isinstance(network, MaskedCheckpoint) else a_weight(network)
+        plain = isinstance(network, MaskedCheckpoint)
+        # One weight has the device and dtype of all.
+        weight = network.head.weight if plain else next(network.parameters())
         self._use(network, tokenizer, weight, *frame_of(tokenizer, self.name))
         pad = tokenizer.pad_token_id
         self._pad_id = int(pad) if pad is not None else self.mask_id
@@ -90,7 +92,7 @@ class HuggingFaceModel(PackedModel):
             len(token) > 1 and token[0] in MARKS for token in tokenizer.get_vocab()
         )
         self.max_length = capacity(config, tokenizer) - self.frame.size
-        if isinstance(network, MaskedCheckpoint):
+        if plain:
             self.encoder, self.head = network.encoder, network.head
             self._use_tokens(len(self.head.weight))
         else:
@@ -180,8 +182,10 @@ class HuggingFaceModel(PackedModel):
         first, *_, last = (~self.forbidden).nonzero().flatten().tolist() * 2
         before, after = self.frame.before.tolist(), self.frame.after.tolist()
         # A masked token between two others, and either of these changed.
-        words = [[first, first], [last, first], [first, last]]
-        rows = [[*before, left, self.mask_id, right, *after] for left, right in words]
+        rows = [
+            [*before, left, self.mask_id, right, *after]
+            for left, right in ((first, first), (last, first), (first, last))
+        ]
         ids, place = torch.tensor(rows, device=self.device), len(before) + 1
         scores = self._scores(ids)[:, place]
         left, right = ((scores[0] - scores[row]).abs().max() for row in (1, 2))
@@ -193,11 +197,10 @@ class HuggingFaceModel(PackedModel):
         padded = torch.nn.functional.pad(ids[:1], (0, 2), value=self._pad_id)
         attention = (torch.arange(padded.shape[1], device=self.device) < ids.shape[1])[None].long()
         try:
-            other = self._scores(padded, attention)[0, place]
-            same = (other - scores[0]).abs().max() <= 1e-4 * scores[0].abs().max()
+            apart = self._scores(padded, attention)[0, place] - scores[0]
+            self.pads = bool(apart.abs().max() <= 1e-4 * scores[0].abs().max())
         except Exception:  # whatever a network raises that takes no mask
-            same = torch.tensor(False)
-        self.pads = bool(same)
+            self.pads = False
 
     def _scores(
         self, ids: Int[Tensor, "passes length"], attention: Tensor | None = None
@@ -269,7 +272,7 @@ class HuggingFaceModel(PackedModel):
         known: dict[int, Any] = {id(value): value.detach() for value in network.buffers()}
         known |= {id(one): nn.Parameter(one.detach(), False) for one in network.parameters()}
         own = copy.deepcopy(network, known)
-        return cls(own.to(device or a_weight(network).device, dtype), tokenizer, source)
+        return cls(own.to(device or next(own.parameters()).device, dtype), tokenizer, source)
 
     def with_prefix(self, text: str) -> HuggingFaceModel:
         """Return this model reading a text before every sequence, which is not part of it.
@@ -316,17 +319,17 @@ class HuggingFaceModel(PackedModel):
         chosen = [number for number, name in zip(ids, names, strict=True) if name in wanted]
         forbidden = self.forbidden.clone()
         forbidden[chosen] = False
-        source = self.source
+        letters = self.source.extra_letters + "".join(wanted)
         return self.changed(
-            source=replace(source, extra_letters=source.extra_letters + "".join(wanted)),
+            source=replace(self.source, extra_letters=letters),
             only_given=self.only_given - set(chosen),
             forbidden=forbidden,
         )
 
-    def hidden(self, queries: Queries) -> Float[Tensor, "masked hidden"]:
+    def hidden(self, queries: Queries, several: bool = True) -> Float[Tensor, "masked hidden"]:
         """Run the masked sequences and select the masked positions."""
         if self.encoder is not None:
-            return super().hidden(queries)
+            return super().hidden(queries, several)
         row, place = queries.masked.nonzero(as_tuple=True)
         sizes = {int(queries.lengths.max())} if self.pads else set(queries.lengths.tolist())
         if len(sizes) > 1:
@@ -358,8 +361,8 @@ class HuggingFaceModel(PackedModel):
         """Estimate the activations of one layer, plus all logits if the head is not split."""
         config = getattr(self.checkpoint, "config", None)
         sizes = (setting(config, name) for name in ("hidden_size", "dim", "d_model"))
-        width = int(next(filter(None, sizes), 512))
-        width *= 16  # input, 4 for attention, 4 x 2 for the feed-forward, and slack
+        # Input, 4 for attention, 4 x 2 for the feed-forward, and slack.
+        width = 16 * int(next(filter(None, sizes), 512))
         if self.head is None:
             width += 2 * self.vocabulary_size
         return width * self.dtype.itemsize
@@ -369,11 +372,6 @@ class HuggingFaceModel(PackedModel):
         frame = [self.frame.before.tolist(), self.frame.after.tolist()]
         shifted = {"shift_logits": True} if self.source.shift_logits else {}
         return {"frame": frame, "pad": self._pad_id, **shifted}
-
-
-def a_weight(network: nn.Module) -> Tensor:
-    """Return the first weight of a network, which has the device and dtype of all."""
-    return next(iter(network.parameters()))
 
 
 def setting(config: Any, name: str) -> Any:

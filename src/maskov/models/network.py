@@ -24,8 +24,8 @@ from maskov.encoders import Encoder
 from maskov.encoders.blocks import Block, CrossAttention, Embedding, FeedForward
 from maskov.encoders.families import Weights
 from maskov.errors import ModelError
-from maskov.models.checkpoint import ARCHITECTURE, check_files, load_tokenizer, read_config
-from maskov.models.tokens import MERGES_FILE, BytePairTokenizer, Merges
+from maskov.models.checkpoint import ARCHITECTURE, check_files, load_tokenizer
+from maskov.models.tokens import MERGES_FILE, BytePairTokenizer, Merges, read_json
 from maskov.types import Bool, Float, Int, Tensor
 
 
@@ -108,8 +108,7 @@ class Attention(nn.Module):
         return joined
 
     def _split_heads(self, states: Tensor) -> Tensor:
-        count, length, _ = states.shape
-        return states.view(count, length, self.heads, -1).transpose(1, 2)
+        return states.view(*states.shape[:2], self.heads, -1).transpose(1, 2)
 
 
 class Layer(nn.Module):
@@ -125,7 +124,7 @@ class Layer(nn.Module):
         self.attention = Attention(shape.width, shape.heads)
         self.attention_norm = norm()
         self.cross = Attention(shape.width, shape.heads) if crosses else None
-        self.cross_norm = norm() if crosses else None
+        self.cross_norm = norm() if crosses else nn.Identity()
         self.widen = nn.Linear(shape.width, shape.inner)
         self.narrow = nn.Linear(shape.inner, shape.width)
         self.inner_norm = norm()
@@ -154,19 +153,17 @@ class Layer(nn.Module):
             own = (past[0][:, :, : place + 1], past[1][:, :, : place + 1])
         read = self.attention(inner, own, mask, causal)
         states = self._after(self.attention_norm, states, read)
-        if self.cross is not None:
-            assert self.cross_norm is not None
-            assert memory is not None
+        if self.cross is not None and memory is not None:
             read = self.cross(self._before(self.cross_norm, states), memory, memory_mask)
             states = self._after(self.cross_norm, states, read)
         inner = self.narrow(F.gelu(self.widen(self._before(self.inner_norm, states))))
         return self._after(self.inner_norm, states, inner)
 
-    def _before(self, norm: nn.LayerNorm, states: Tensor) -> Tensor:
+    def _before(self, norm: nn.Module, states: Tensor) -> Tensor:
         normed: Tensor = norm(states) if self.norm_first else states
         return normed
 
-    def _after(self, norm: nn.LayerNorm, states: Tensor, new: Tensor) -> Tensor:
+    def _after(self, norm: nn.Module, states: Tensor, new: Tensor) -> Tensor:
         states = states + self.dropout(new)
         normed: Tensor = states if self.norm_first else norm(states)
         return normed
@@ -196,19 +193,13 @@ class TranslationNetwork(nn.Module):
         )
         self.dropout = nn.Dropout(dropout)
 
-    def encode(
-        self, source: Int[Tensor, "n s"], inside: Bool[Tensor, "n s"]
-    ) -> tuple[Float[Tensor, "n s width"], Float[Tensor, "n lengths"]]:
-        """Return the encoder states of each source, and scores of target lengths 0, 1, ..."""
-        states, _, scores = self.read(source, inside)
-        return states[:, 1:], scores
-
     def read(
         self, source: Int[Tensor, "n s"], inside: Bool[Tensor, "n s"]
     ) -> tuple[Float[Tensor, "n s1 width"], Float[Tensor, "n 1 1 s1"], Float[Tensor, "n lengths"]]:
-        """Return the states with the extra first position, a mask that hides it, and the scores.
+        """Return the states of each source, a mask for them, and scores of target lengths 0, 1, ...
 
-        This avoids a copy, and keeps a width that is a multiple of 8, which is fast on GPUs.
+        The states have the extra first position, which the mask hides: without a copy they keep a
+        width that is a multiple of 8, which is fast on GPUs.
         """
         count, width = source.shape
         place = torch.arange(width, device=source.device)
@@ -231,45 +222,24 @@ class TranslationNetwork(nn.Module):
         memory: list[KeyValues],
         memory_mask: Tensor | None,
         inside: Bool[Tensor, "n t"] | None = None,
+        past: list[KeyValues] | None = None,
+        begin: int = 0,
     ) -> Float[Tensor, "n t width"]:
         """Return the states of the target's positions.
 
         Masked passes run in our own encoder instead (`decoder_of`), for which this is the
-        reference. A causal decoder needs no padding mask: no position attends to its right.
+        reference. A causal decoder needs no padding mask: no position attends to its right. With
+        `past` the target is the one token at `begin`, whose keys and values are added to it.
         """
         causal = self.shape.causal
-        place = torch.arange(target.shape[1], device=target.device)
+        place = torch.arange(begin, begin + target.shape[1], device=target.device)
         states = self.dropout(self.words(target) + self.target_positions(place))
         mask = None if inside is None or causal else additive(inside[:, None, None], states.dtype)
-        if memory_mask is not None:
-            memory_mask = additive(memory_mask, states.dtype)
-        for layer, source in zip(self.decoder, memory, strict=True):
-            states = layer(states, mask, source, memory_mask, causal)
+        before: list[Any] = past or [None] * len(memory)
+        for layer, source, own in zip(self.decoder, memory, before, strict=True):
+            states = layer(states, mask, source, memory_mask, causal and past is None, own, begin)
         normed: Tensor = self.decoder_norm(states)
         return normed
-
-    def decode_next(
-        self,
-        token: Int[Tensor, " n"],
-        place: int,
-        memory: list[KeyValues],
-        memory_mask: Tensor | None,
-        past: list[KeyValues],
-    ) -> Float[Tensor, "n width"]:
-        """Return the state of a causal decoder at `place`; add its keys and values to `past`."""
-        states = (self.words(token) + self.target_positions.weight[place])[:, None]
-        if memory_mask is not None:
-            memory_mask = additive(memory_mask, states.dtype)
-        for layer, source, before in zip(self.decoder, memory, past, strict=True):
-            states = layer(states, None, source, memory_mask, past=before, place=place)
-        normed: Tensor = self.decoder_norm(states)
-        return normed[:, 0]
-
-    def empty_cache(self, count: int, length: int) -> list[KeyValues]:
-        """Allocate the keys and values of `count` sequences in a causal decoder."""
-        size = (count, self.shape.heads, length, self.shape.width // self.shape.heads)
-        like = self.words.weight
-        return [(like.new_empty(size), like.new_empty(size)) for _ in self.decoder]
 
     def cross_key_values(self, memory: Float[Tensor, "n s width"]) -> list[KeyValues]:
         """Return the keys and values of encoder states for each layer of the decoder."""
@@ -283,8 +253,6 @@ class TranslationNetwork(nn.Module):
 
 def additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
     """Turn a boolean mask into one that is added to scores, once rather than in every layer."""
-    if mask.dtype != torch.bool:
-        return mask
     return torch.zeros_like(mask, dtype=dtype).masked_fill_(~mask, -torch.inf)
 
 
@@ -293,16 +261,15 @@ def decoder_of(network: TranslationNetwork) -> Encoder:
     shape, weights = network.shape, Weights(network.state_dict())
     width, eps = shape.width, shape.norm_epsilon
     layers = [f"decoder.{number}" for number in range(shape.decoder_layers)]
-    norms = [
-        f"{layer}.{norm}"
+    after = [
+        weights.norm(f"{layer}.{norm}", width, eps)
         for layer in layers
         for norm in ("attention_norm", "cross_norm", "inner_norm")
     ]
     first = None
     if shape.norm_first:
         # The norm before a sublayer is the one that follows the sublayer before it.
-        first, *norms = [*norms, "decoder_norm"]
-    after = [weights.norm(name, width, eps) for name in norms]
+        first, *after = [*after, weights.norm("decoder_norm", width, eps)]
     blocks = tuple(
         Block(
             weights.affine(
@@ -329,15 +296,14 @@ def decoder_of(network: TranslationNetwork) -> Encoder:
         weights.take("target_positions.weight", shape.longest, width),
         None,
     )
-    start = None if first is None else weights.norm(first, width, eps)
-    return Encoder(embedding, start, blocks, shape.heads, shape.norm_first)
+    return Encoder(embedding, first, blocks, shape.heads, shape.norm_first)
 
 
 def load_translation(
     folder: Path, device: torch.device, dtype: torch.dtype
 ) -> tuple[TranslationNetwork, Any]:
     """Read a network and its tokenizer."""
-    config = read_config(folder)
+    config = read_json(folder / "config.json")
     if config.pop("architecture", None) != ARCHITECTURE:
         raise ModelError(f"'{folder}' is not a translation model, by its config.json.")
     check_files(folder)
@@ -364,8 +330,9 @@ def load_translation(
     if expected != actual:
         different, _ = min(expected ^ actual)
         raise ModelError(f"{damaged}: its weights do not fit its config.json ({different}).")
-    copies = {name: value.to(device, dtype, copy=True) for name, value in weights.items()}
-    network.load_state_dict(copies, assign=True)
+    network.load_state_dict(
+        {name: value.to(device, dtype, copy=True) for name, value in weights.items()}, assign=True
+    )
     tokenizer = read_tokenizer(folder)
     if max(tokenizer.get_vocab().values(), default=0) >= network.shape.vocabulary:
         raise ModelError(f"the tokenizer of '{folder}' has more tokens than its network.")

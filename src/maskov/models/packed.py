@@ -17,15 +17,12 @@ import numpy.typing as npt
 import torch
 
 from maskov.config import ModelSource
-from maskov.encoders import Encoder, LMHead, Packed, Reading, TokenLayout, Uniform
+from maskov.encoders import Encoder, LMHead, Packed, Reading, TokenLayout, Uniform, cast
 from maskov.errors import InputError, refuse
 from maskov.models.base import MaskedModel, Queries, adapted, coarse
 from maskov.models.checkpoint import ALIGNMENT, fingerprint, forbidden_ids
 from maskov.models.tokens import token_ids
 from maskov.types import Bool, Float, Int, Tensor
-
-# A place that no sequence has.
-_NOWHERE = 2**30
 
 
 @dataclass(frozen=True)
@@ -73,20 +70,7 @@ def pack_queries(
     frame: Frame,
     total: int,
 ) -> PackedPasses:
-    """Concatenate sequences that are masked already, as `pack_passes`; any places may be asked."""
-    packed = pack_passes(tokens, lengths, torch.full_like(lengths, _NOWHERE), frame, total)
-    query = packed.starts.long()[row] + len(frame.before) + place
-    return replace(packed, query=query.clamp(0, total - 1))
-
-
-def pack_passes(
-    tokens: Int[Tensor, "passes length"],
-    lengths: Int[Tensor, " passes"],
-    place: Int[Tensor, " passes"],
-    frame: Frame,
-    total: int,
-) -> PackedPasses:
-    """Mask one place of each sequence and concatenate them into a row of `total` tokens.
+    """Concatenate masked sequences into a row of `total` tokens; ask about any (row, place).
 
     A sequence of length zero takes no room. Nothing synchronises with the device.
     """
@@ -100,14 +84,28 @@ def pack_passes(
     offset = token - starts[owner]
     inner = offset - len(frame.before)
     ids = tokens[owner, inner.clamp(0, width - 1)]
-    ids = torch.where(inner == place[owner], frame.mask_id, ids)
     if len(frame.before):
         ids = torch.where(inner < 0, frame.before[offset.clamp(0, len(frame.before) - 1)], ids)
     if len(frame.after):
         past = inner - lengths[owner]
         ids = torch.where(past >= 0, frame.after[past.clamp(0, len(frame.after) - 1)], ids)
-    query = (starts[:-1] + len(frame.before) + place).clamp(0, total - 1)
+    query = (starts[row] + len(frame.before) + place).clamp(0, total - 1)
     return PackedPasses(ids, offset, starts.int(), query)
+
+
+def pack_passes(
+    tokens: Int[Tensor, "passes length"],
+    lengths: Int[Tensor, " passes"],
+    place: Int[Tensor, " passes"],
+    frame: Frame,
+    total: int,
+) -> PackedPasses:
+    """Mask one place of each sequence and concatenate them, as `pack_queries`."""
+    masked = torch.arange(tokens.shape[1], device=tokens.device) == place[:, None]
+    row = torch.arange(len(tokens), device=tokens.device)
+    return pack_queries(
+        tokens.masked_fill(masked, frame.mask_id), lengths, row, place, frame, total
+    )
 
 
 # The share of its probability that every token keeps.
@@ -139,12 +137,8 @@ class PackedModel(MaskedModel):
     """
 
     network: Any
-    # The weights and settings that were loaded: the network, or what stands for it.
-    checkpoint: Any
-    tokenizer: Any
     encoder: Encoder | None
     head: LMHead | None
-    frame: Frame
     source: ModelSource
     # Whether float32 matrix products may use TF32.
     coarse_products: bool = False
@@ -171,6 +165,7 @@ class PackedModel(MaskedModel):
 
         One `weight` has the device and dtype of all.
         """
+        # The weights and settings that were loaded: the network, or what stands for it.
         self.checkpoint, self.tokenizer = network, tokenizer
         self.mask_id = int(tokenizer.mask_token_id)
         self.device, self.dtype = weight.device, weight.dtype
@@ -187,8 +182,7 @@ class PackedModel(MaskedModel):
         text = text.replace("[MASK]", self.tokenizer.mask_token)
         if self.mask_takes_space:
             text = re.sub(rf"\s+(?={re.escape(self.tokenizer.mask_token)})", "", text)
-        ids = token_ids(self.tokenizer, text, self.name, add_special_tokens=False)
-        return [int(i) for i in ids]
+        return list(map(int, token_ids(self.tokenizer, text, self.name, add_special_tokens=False)))
 
     def token_spans(self, text: str) -> list[tuple[int, int]] | None:
         """Ask the tokenizer, if it knows where its tokens are from."""
@@ -202,8 +196,7 @@ class PackedModel(MaskedModel):
 
     def decode(self, ids: Sequence[int]) -> str:
         """Decode with the tokenizer."""
-        text: str = self.tokenizer.decode([int(i) for i in ids])
-        return text.strip()
+        return str(self.tokenizer.decode([int(i) for i in ids])).strip()
 
     def token_strings(self, ids: Sequence[int]) -> list[str]:
         """Return the vocabulary's spelling of each token."""
@@ -291,7 +284,7 @@ class PackedModel(MaskedModel):
         changed = copy.copy(self)
         changed.exact = self
         if dtype != self.dtype and self.encoder is not None:
-            changed.encoder = self.encoder.to(dtype)
+            changed.encoder = cast(self.encoder, dtype)
         elif dtype != self.dtype:
             changed.network = copy.deepcopy(self.network)
             (changed.network if self.head is None else changed.network.base_model).to(dtype)
@@ -318,11 +311,18 @@ class PackedModel(MaskedModel):
         """Return what passes read besides their own tokens; nothing, unless it is overridden."""
         return None
 
-    def hidden(self, queries: Queries) -> Float[Tensor, "masked hidden"]:
-        """Run the masked sequences and select the masked positions."""
+    def hidden(self, queries: Queries, several: bool = True) -> Float[Tensor, "masked hidden"]:
+        """Run the masked sequences and select the masked positions.
+
+        Without `several` each sequence masks one position.
+        """
         passes = pack_masked(queries.tokens, queries.lengths, queries.masked, self.frame)
-        layout = self._layout(passes, queries.lengths, queries.tokens.shape[1])
-        return self._encoded(passes, layout, queries.source, several=True)
+        width = queries.tokens.shape[1]
+        layout: TokenLayout = Packed(passes.starts, width + self.frame.size)
+        if self.device.type == "cpu" and bool((queries.lengths == width).all()):
+            # Attention on a CPU is faster if nothing has to be padded for it.
+            layout = Uniform(len(queries), width + self.frame.size)
+        return self._encoded(passes, layout, queries.source, several)
 
     def hidden_at(
         self,
@@ -332,12 +332,8 @@ class PackedModel(MaskedModel):
         source: Int[Tensor, " passes"] | None = None,
     ) -> Float[Tensor, "passes hidden"]:
         """Mask one place of each sequence; the last layer runs there alone."""
-        if self.encoder is None:
-            return super().hidden_at(tokens, lengths, place, source)
-        total = int(lengths.sum()) + len(tokens) * self.frame.size
-        passes = pack_passes(tokens, lengths, place, self.frame, total)
-        layout = self._layout(passes, lengths, tokens.shape[1])
-        return self._encoded(passes, layout, source)
+        masked = torch.arange(tokens.shape[1], device=tokens.device) == place[:, None]
+        return self.hidden(Queries(tokens, lengths, masked, source), several=False)
 
     def hidden_of(
         self,
@@ -351,13 +347,6 @@ class PackedModel(MaskedModel):
         With `several` a pass may be asked about any number of places.
         """
         return self._encoded(passes, Packed(passes.starts, longest), source, several)
-
-    def _layout(self, passes: PackedPasses, lengths: Tensor, width: int) -> TokenLayout:
-        full = width + self.frame.size
-        if self.device.type == "cpu" and bool((lengths == width).all()):
-            # Attention on a CPU is faster if nothing has to be padded for it.
-            return Uniform(len(lengths), full)
-        return Packed(passes.starts, full)
 
     def _encoded(
         self,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 
@@ -142,9 +142,8 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Whether an error means out of memory, on CPU or GPU."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
-    text = str(error).lower()
     signs = ("out of memory", "can't allocate memory", "cannot allocate memory")
-    return any(sign in text for sign in signs)
+    return any(sign in str(error).lower() for sign in signs)
 
 
 @contextmanager
@@ -171,13 +170,8 @@ BUSY_TOKENS = 2**13
 _SLOTS, MOST_SLOTS = 6, 8
 
 
-@dataclass(frozen=True)
-class PassOutputs:
-    """What the passes gave, one row a pass: the fields of `PassCache` without their layout."""
-
-    hidden: Float[Tensor, "passes hidden"]
-    logit: Float[Tensor, " passes"]
-    log_normaliser: Float[Tensor, " passes"]
+# What passes gave, one row a pass: vectors, scores and log-sum-exps, as in a `PassCache`.
+PassOutputs = tuple[Tensor, Tensor, Tensor]
 
 
 class Scorer:
@@ -279,7 +273,7 @@ class Scorer:
             logit[index], log_normaliser[index] = scores
             return hidden, index
 
-        return PassOutputs(self._run_passes(lengths[row], len(row), run), logit, log_normaliser)
+        return self._run_passes(lengths[row], len(row), run), logit, log_normaliser
 
     def _run_passes(
         self,
@@ -349,17 +343,18 @@ class Scorer:
         if known is not None and not row.numel():
             return known
         if groups is None:
-            answers = self.answers(sequences, row, place, normaliser)
+            found = self.answers(sequences, row, place, normaliser)
         else:
-            row, place, answers = self._group_answers(sequences, needed, normaliser, groups)
+            row, place, found = self._group_answers(sequences, needed, normaliser, groups)
         if known is None:
+            hidden, logit, _ = found
             known = PassCache(
-                answers.hidden.new_zeros((*tokens.shape, answers.hidden.shape[1])),
-                answers.logit.new_zeros(tokens.shape),
-                answers.logit.new_zeros(tokens.shape),
+                hidden.new_zeros((*tokens.shape, hidden.shape[1])),
+                logit.new_zeros(tokens.shape),
+                logit.new_zeros(tokens.shape),
                 groups,
             )
-        return known.put_at(row, place, answers.hidden, answers.logit, answers.log_normaliser)
+        return known.put_at(row, place, *found)
 
     def _group_answers(
         self,
@@ -377,8 +372,7 @@ class Scorer:
         hidden = self.hidden(Queries(tokens[row], sequences.lengths[row], masked, read))
         query, place = masked.nonzero(as_tuple=True)
         row = row[query]
-        scores = self.scores(hidden, tokens[row, place], normaliser)
-        return row, place, PassOutputs(hidden, *scores)
+        return row, place, (hidden, *self.scores(hidden, tokens[row, place], normaliser))
 
     def with_normaliser(self, sites: PassCache, inside: Bool[Tensor, "n length"]) -> PassCache:
         """Return sites with the log-sum-exp of every position, from vectors already at hand."""
@@ -408,5 +402,4 @@ def _padded_share(model: MaskedModel) -> float:
     if model.device.type == "cpu":
         # Our own encoder pads for attention alone, which costs less than small batches do.
         return 0.0 if getattr(model, "encoder", None) is None else PADDED_SHARE
-    pads = getattr(model, "pads", True)
-    return 1.0 if model.packs else PADDED_SHARE if pads else 0.0
+    return 1.0 if model.packs else PADDED_SHARE if getattr(model, "pads", True) else 0.0

@@ -65,7 +65,7 @@ def with_mask(tokenizer: Any, wanted: int | None, name: str) -> Any:
     if wanted is None or tokenizer.mask_token_id == wanted:
         return tokenizer
     if isinstance(tokenizer, PlainTokenizer):
-        tokenizer = import_transformers().PreTrainedTokenizerFast(
+        tokenizer = import_quietly().PreTrainedTokenizerFast(
             tokenizer_object=tokenizer.backend_tokenizer, **tokenizer.special_tokens_map
         )
     tokenizer = copy.deepcopy(tokenizer)
@@ -157,8 +157,7 @@ class PlainTokenizer:
             backend = Tokenizer.from_file(str(file))
         except Exception:  # damaged files raise nothing more special; transformers says which
             return None
-        added = backend.get_added_tokens_decoder().values()
-        known = {token.content for token in added if token.special}
+        known = {one.content for one in backend.get_added_tokens_decoder().values() if one.special}
         if (
             not known.issuperset([*special.values(), *extra])
             or backend.post_processor is None
@@ -186,8 +185,7 @@ class PlainTokenizer:
 
     def get_vocab(self) -> dict[str, int]:
         """Return the id of every token."""
-        vocabulary: dict[str, int] = self.backend_tokenizer.get_vocab(with_added_tokens=True)
-        return vocabulary
+        return dict(self.backend_tokenizer.get_vocab(with_added_tokens=True))
 
     def convert_ids_to_tokens(self, ids: Sequence[int]) -> list[str | None]:
         """Return the spelling of tokens."""
@@ -195,8 +193,7 @@ class PlainTokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of tokens, special ones included."""
-        text: str = self.backend_tokenizer.decode(list(ids), skip_special_tokens=False)
-        return text
+        return str(self.backend_tokenizer.decode(list(ids), skip_special_tokens=False))
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write the files that `read` reads."""
@@ -259,23 +256,15 @@ class Merges:
         """Return the subwords of a word, with `@@` on each but the last."""
         parts = [*word, _WORD_END] if self.separate_end else [*word[:-1], word[-1] + _WORD_END]
         while known := [pair for pair in pairwise(parts) if pair in self._rank]:
-            parts = _merge(parts, min(known, key=self._rank.__getitem__))
+            pair = min(known, key=self._rank.__getitem__)
+            for place in range(len(parts)):  # every occurrence, from the left; parts get fewer
+                if tuple(parts[place : place + 2]) == pair:
+                    parts[place : place + 2] = ["".join(pair)]
         if parts[-1] == _WORD_END:
             parts.pop()
         else:
             parts[-1] = parts[-1].removesuffix(_WORD_END)
         return [part + CONTINUES for part in parts[:-1]] + parts[-1:]
-
-
-def _merge(parts: Sequence[str], pair: tuple[str, str]) -> list[str]:
-    """Join every occurrence of a pair, from the left."""
-    merged: list[str] = []
-    place = 0
-    while place < len(parts):
-        step = 2 if tuple(parts[place : place + 2]) == pair else 1
-        merged.append("".join(parts[place : place + step]))
-        place += step
-    return merged
 
 
 class BytePairTokenizer:
@@ -316,16 +305,14 @@ class BytePairTokenizer:
         return " ".join(subword for subwords in split for subword in subwords)
 
 
-def import_quietly(name: str) -> Any:
-    """Import tqdm, or what imports it: in a notebook without ipywidgets it warns about its bars."""
+def import_quietly(name: str = "transformers") -> Any:
+    """Import tqdm, or what imports it: in a notebook without ipywidgets it warns about its bars.
+
+    To import transformers takes seconds, so this is called only where it is needed.
+    """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="IProgress not found")
         return import_module(name)
-
-
-def import_transformers() -> Any:
-    """Import transformers, which takes seconds, only where it is needed."""
-    return import_quietly("transformers")
 
 
 @contextmanager
@@ -353,9 +340,9 @@ def silence_transformers() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-# Markers of word starts and continuations in vocabularies.
-_BEFORE = ("##", "Ġ", "▁")
-_AFTER = ("</w>", "@@")
+# Markers of word starts and continuations in vocabularies; a token may be nothing else.
+_BEFORE = re.compile(r"\A(##)?Ġ?▁?(?=.)", re.DOTALL)
+_AFTER = re.compile(r"(?<=.)(@@)?(</w>)?\Z", re.DOTALL)
 
 
 def token_spans(text: str, tokens: Sequence[str]) -> list[str] | None:
@@ -367,8 +354,11 @@ def token_spans(text: str, tokens: Sequence[str]) -> list[str] | None:
     spans: list[str] = []
     at = 0
     for token in tokens:
-        end = _end(text, at, _spelling(token))
-        if end is None:
+        word, start = spelling([token]), at
+        while text[start : start + 1].isspace():
+            start += 1
+        end = start + len(word)
+        if not word or text[start:end].casefold() != word.casefold():
             return None
         spans.append(text[at:end])
         at = end
@@ -402,25 +392,7 @@ def words_of(text: str, tokens: Sequence[str]) -> list[int]:
 
 def spelling(tokens: Sequence[str]) -> str:
     """Return the tokens of a word as one text."""
-    return "".join(map(_spelling, tokens))
-
-
-def _spelling(token: str) -> str:
-    for mark in _BEFORE:
-        if token != mark:
-            token = token.removeprefix(mark)
-    for mark in _AFTER:
-        if token != mark:
-            token = token.removesuffix(mark)
-    return token
-
-
-def _end(text: str, at: int, word: str) -> int | None:
-    """Return where a word that starts here, after any spaces, ends; None if it does not."""
-    while at < len(text) and text[at].isspace():
-        at += 1
-    end = at + len(word)
-    return end if word and text[at:end].casefold() == word.casefold() else None
+    return "".join(_AFTER.sub("", _BEFORE.sub("", token)) for token in tokens)
 
 
 # Placeholders that tokenizers reserve without listing them as special. Each pattern matches the
@@ -459,7 +431,6 @@ def other_letters(names: Sequence[str], forbidden: Bool[Tensor, " vocabulary"]) 
         for number, name in enumerate(names)
         if not bool(forbidden[number])
     }
-    found = set(letters.values())
-    if not AMINO_ACIDS <= found <= AMINO_ACIDS | _OTHER_LETTERS:
+    if not AMINO_ACIDS <= set(letters.values()) <= AMINO_ACIDS | _OTHER_LETTERS:
         return frozenset()
     return frozenset(number for number, name in letters.items() if name not in AMINO_ACIDS)
