@@ -68,7 +68,7 @@ from maskov.kernels.registry import (
 )
 from maskov.models import MaskedModel, choose_device, load
 from maskov.moves import MaskedConditional, Move, Site, Span
-from maskov.options import hints_of, parse_model, words_of
+from maskov.options import findable, hints_of, parse_model, words_of
 from maskov.parts import is_import_path, load_part, parse_call
 from maskov.random import CounterRng
 from maskov.runs.manifest import resizes, usual_burn_in
@@ -108,14 +108,19 @@ class GivenModel:
         """Return the model."""
         return self.loaded or load(**vars(self.source), device=self.device, precision=precision)
 
+    def loading(self, budget: int | None = None) -> Loading:
+        """Return where and how energies load their models: as this one, by names that last."""
+        trust = self.source is not None and self.source.trust_remote_code
+        return Loading(self.device, trust, find=findable, budget=budget)
+
 
 class Arguments(SimpleNamespace):
     """The value of each keyword of a function; their types are those of its signature."""
 
     def given(self, *names: str) -> list[str]:
         """Return which of these are not as the function has them by default."""
-        known = [name for name in names if name in self._defaults]
-        return [name for name in known if getattr(self, name) != self._defaults[name]]
+        own = self._defaults
+        return [name for name in names if name in own and getattr(self, name) != own[name]]
 
     def refuse_both(self, other: str, *names: str) -> None:
         """Refuse options that an object says already."""
@@ -234,10 +239,9 @@ def with_defaults(asked: Arguments) -> None:
 
 def workers_of(asked: Arguments) -> Workers:
     """Return who does the work."""
-    if not isinstance(asked.workers, Workers):
-        return Workers(asked.workers, threads=getattr(asked, "threads", None))
-    threads = getattr(asked, "threads", None)
-    return replace(asked.workers, threads=threads) if threads is not None else asked.workers
+    threads, given = getattr(asked, "threads", None), asked.workers
+    workers = given if isinstance(given, Workers) else Workers(given)
+    return workers if threads is None else replace(workers, threads=threads)
 
 
 def stopping_rule(until: str | None) -> UntilConverged | None:

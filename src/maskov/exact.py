@@ -76,8 +76,8 @@ def all_chains(
         states = states[states[:, place] == token]
         free = free & (torch.arange(width) != place)
     tokens = torch.nn.functional.pad(states, (0, width - length), value=model.mask_id)
-    chains = fresh_state(tokens, free.expand(tokens.shape).clone())
-    return replace(chains, lengths=torch.full_like(chains.lengths, length))
+    lengths = torch.full((len(tokens),), length)
+    return Chains.at(tokens, lengths=lengths, free=free.expand(tokens.shape).clone())
 
 
 def joined(parts: list[Chains]) -> Chains:
@@ -101,11 +101,8 @@ def distribution(
     `reference` are the texts with which the energy compares them, if it does, and `free` the
     positions that differ between them, if not all do.
     """
-    if lengths is None:
-        lengths = torch.full((len(states),), states.shape[1], device=states.device)
-    source = torch.zeros_like(lengths)
-    given = Sequences(states, lengths, source=source, reference=reference, free=free)
-    values = energy(model, with_passes(energy, Scorer(model), given))
+    chains = Chains.at(states, lengths=lengths, free=free, reference=reference)
+    values = energy(model, with_passes(energy, Scorer(model), chains.sequences))
     return (-values / temperature).softmax(0)
 
 
@@ -113,15 +110,9 @@ def with_passes(energy: Energy, scorer: Scorer, given: Sequences) -> Sequences:
     """Return sequences with the masked passes that an energy needs."""
     if not energy.needs_passes:
         return given
-    cache = scorer.cache(given, energy.needs_normaliser, groups=energy.groups)
-    return replace(given, pass_cache=cache)
-
-
-def fresh_state(
-    tokens: Int[Tensor, "n length"], free: Bool[Tensor, "n length"] | None = None
-) -> Chains:
-    """Return a state whose chains stand at the given sequences, all of one length."""
-    return Chains.at(tokens, free=free)
+    return replace(
+        given, pass_cache=scorer.cache(given, energy.needs_normaliser, groups=energy.groups)
+    )
 
 
 class Outcomes(Rng):
@@ -247,7 +238,7 @@ def step_matrix(
     `states` are tokens, all free and of one length, or chains as they are; those whose epoch has
     fewer steps stay. `seed` is that of what is drawn without looking at the tokens.
     """
-    start = states if isinstance(states, Chains) else fresh_state(states)
+    start = states if isinstance(states, Chains) else Chains.at(states)
     kernel = kernel.at(epoch, None, None)
     known = kernel.init(start, scorer)
 
@@ -289,7 +280,7 @@ def sweep_matrix(
     kernel: Kernel, scorer: Scorer, states: Int[Tensor, "states length"], seed: int = 0
 ) -> Float[Tensor, "states states"]:
     """Return P of a whole epoch, in the order that it has for `seed`."""
-    start = fresh_state(states)
+    start = Chains.at(states)
     steps = range(int(kernel.steps(start)[0]))
     return reduce(
         torch.matmul, (step_matrix(kernel, scorer, start, number, seed) for number in steps)

@@ -145,7 +145,7 @@ def with_blanks(model: MaskedModel, template: str, name: str) -> str:
     if BLANK not in template:
         return template
     others = "[MASK" in template or "<mask" in template
-    if not has_letters(model):
+    if not letters_of(model):
         if others:
             return template
         raise InputError(f"{name} has no blank: '{BLANK}' is one in proteins; write [MASK].")
@@ -192,13 +192,7 @@ def letters_of(model: MaskedModel) -> dict[str, int]:
     """Return the token of each letter; none of a model whose tokens are longer."""
     ids = sorted({*(~model.forbidden).nonzero().flatten().tolist(), *model.only_given})
     names = [letter(name) for name in model.token_strings(ids)]
-    alone = all(len(name) == 1 for name in names)
-    return dict(zip(names, ids, strict=True)) if alone else {}
-
-
-def has_letters(model: MaskedModel) -> bool:
-    """Whether the model's tokens are single letters, as those of proteins are."""
-    return bool(letters_of(model))
+    return dict(zip(names, ids, strict=True)) if all(len(name) == 1 for name in names) else {}
 
 
 def letter(token: str) -> str:

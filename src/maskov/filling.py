@@ -33,12 +33,10 @@ from maskov.blanks import DistinctScorer, OrderedFills, Shape, Tokens, shapes_of
 from maskov.constraints import Constraint
 from maskov.energies import Energy
 from maskov.energies.counting import parse_table
-from maskov.energies.networks import Loading
 from maskov.energies.ordered import Ordered
 from maskov.errors import InputError, refuse
 from maskov.kernels import Metropolis
 from maskov.models.conditional import ConditionalModel
-from maskov.options import findable
 from maskov.random import CounterRng
 from maskov.runs.preparation import named_texts, threads
 from maskov.runs.result import Fill, fill_table
@@ -307,7 +305,7 @@ def fill_as_asked(**given: Any) -> Filling:
         ),
     )
     given_model = asked.given_model()
-    model, device = given_model.load(asked.precision), given_model.device
+    model = given_model.load(asked.precision)
     if isinstance(model, ConditionalModel):
         raise InputError(f"'{model.name}' is a translation model: use `maskov translate`.")
     if spans is not None:
@@ -325,7 +323,7 @@ def fill_as_asked(**given: Any) -> Filling:
         raise InputError("no blank has an unknown length: drop --length-prior.")
     energy = energy_of(
         DEFAULT_ENERGY if asked.energy is None else asked.energy,
-        Loading(device, asked.trust_remote_code, find=findable, budget=asked.token_budget),
+        given_model.loading(asked.token_budget),
     )
     filler = Filler(
         energy, temperature, DistinctScorer(model, asked.token_budget, asked.stop),

@@ -30,7 +30,6 @@ from maskov.arguments import arguments_of, energy_of
 from maskov.diagnostics.diagnosis import Table
 from maskov.diagnostics.populations import Estimate, PopulationSummary
 from maskov.energies import Autoregressive, Energy
-from maskov.energies.networks import Loading
 from maskov.energies.ordered import Ordered
 from maskov.errors import InputError, reason_of, refuse
 from maskov.kernels import Metropolis
@@ -40,7 +39,6 @@ from maskov.models.base import MaskedModel
 from maskov.models.conditional import ConditionalModel, given_sources
 from maskov.models.scorer import Scorer
 from maskov.moves import Move, Site
-from maskov.options import findable
 from maskov.random import CounterRng
 from maskov.runs.preparation import threads
 from maskov.tuning import FIRST_CHAIN, PILOTS, with_path
@@ -224,7 +222,6 @@ class EvidencePlan:
     particles: int = 64
     populations: int = 4
     moves: int = 1
-    longer: int = 5
     passes: int | None = None
     seed: int = 0
     bounds: bool = False
@@ -243,12 +240,7 @@ class EvidencePlan:
 def evidence_as_asked(**given: Any) -> Evidence:
     """Measure as the arguments of `maskov.evidence` say."""
     asked = arguments_of(api.evidence, given)
-    several = not isinstance(asked.energy, str | Energy) and isinstance(asked.energy, Sequence)
-    names = asked.energy if several else (asked.energy,)
-    heats = asked.target_temperature
-    heats = (heats,) if isinstance(heats, int | float) else heats
-    lengths = asked.length if asked.length is not None else ()
-    lengths = (lengths,) if isinstance(lengths, int) else lengths
+    names, heats, lengths = map(_several, (asked.energy, asked.target_temperature, asked.length))
     refuse(
         (
             not all(0 < heat < math.inf for heat in heats),
@@ -265,8 +257,7 @@ def evidence_as_asked(**given: Any) -> Evidence:
         bounds=asked.bounds,
     )
     given_model = asked.given_model()
-    device = given_model.device
-    loading = Loading(device, asked.trust_remote_code, find=findable, budget=asked.token_budget)
+    loading = given_model.loading(asked.token_budget)
     targets = [(energy_of(name, loading), float(heat)) for name in names for heat in heats]
     model = given_model.load(asked.precision)
     if asked.sources:
@@ -289,10 +280,17 @@ def evidence_as_asked(**given: Any) -> Evidence:
         if asked.causal_model is None:
             return found
         causal = Autoregressive(
-            asked.causal_model, device, trust_remote_code=asked.trust_remote_code
+            asked.causal_model, loading.device, trust_remote_code=asked.trust_remote_code
         )
         plain, given_length = causal_nats(causal, model, asked.texts, lengths, asked.seed)
         return replace(found, causal=plain, causal_given_length=given_length)
+
+
+def _several(given: Any) -> Sequence[Any]:
+    """Return what may be given alone, or several of it, as a sequence; None as an empty one."""
+    if given is None:
+        return ()
+    return given if isinstance(given, Sequence) and not isinstance(given, str) else (given,)
 
 
 def causal_nats(
@@ -345,15 +343,14 @@ def measure(
     by_length = _by_length(model, texts, lengths)
     scorer, found = Scorer(model, budget), list[TargetEvidence]()
     for energy, temperature in targets:
-        exact = isinstance(energy, Ordered) and temperature == 1
         each, terms = list[LengthEvidence](), list[Tensor]()
         for group, lines in sorted(by_length.items()):
             if told is not None:
                 told(f"{energy}, T = {temperature:g}, {group[0]} tokens")
-            one, nats = _at_length(energy, temperature, exact, group, lines, scorer, plan)
+            one, nats = _at_length(energy, temperature, group, lines, scorer, plan)
             each.append(one)
             terms.append(nats)
-        found.append(_target(energy, temperature, exact, each, terms, by_length))
+        found.append(_target(energy, temperature, each, terms, by_length))
     count = int((~model.forbidden).sum())
     return Evidence(tuple(found), math.log(count), sum(map(len, by_length.values())))
 
@@ -370,28 +367,29 @@ def _by_length(
             "translation of each of the --sources."
         )
     every = range(1) if not pairs else () if texts else range(pairs)
-    found: dict[Group, list[tuple[str, list[int]]]]
-    found = {(length, source): [] for length in lengths for source in every}
+    found: dict[Group, list[tuple[str, list[int]]]] = {
+        (length, source): [] for length in lengths for source in every
+    }
     for number, text in enumerate(texts, 1):
         tokens = model.encode(text)
         if lengths and len(tokens) not in lengths:
             continue
-        if not tokens or any(bool(model.forbidden[token]) for token in tokens):
-            raise InputError(
+        refuse(
+            (
+                not tokens or bool(model.forbidden[tokens].any()),
                 f"line {number} is empty or holds a token that is never sampled, such as an "
-                "unknown one: its probability is zero. Take the line out."
+                "unknown one: its probability is zero. Take the line out.",
             )
+        )
         group = len(tokens), number - 1 if pairs else 0
         found.setdefault(group, []).append((text, tokens))
-    if not found:
-        raise InputError("there is nothing to measure: give texts, or --length.")
+    refuse((not found, "there is nothing to measure: give texts, or --length."))
     return found
 
 
 def _at_length(
     energy: Energy,
     temperature: float,
-    exact: bool,
     group: Group,
     lines: list[tuple[str, list[int]]],
     scorer: Scorer,
@@ -401,13 +399,11 @@ def _at_length(
     length, source = group
     line = source + 1 if isinstance(scorer.model, ConditionalModel) else None
     kernel = Population(
-        Metropolis(energy, plan.move, temperature), plan.start, plan.particles, moves=plan.moves,
-        longer=plan.longer,
-    )  # fmt: skip
+        Metropolis(energy, plan.move, temperature), plan.start, plan.particles, moves=plan.moves
+    )
     known = _known(kernel, [tokens for _, tokens in lines], group, scorer)
     values = kernel.bridge(1.0).total(known) if lines else torch.zeros(0, dtype=torch.float64)
-    if exact:
-        assert isinstance(energy, Ordered)
+    if isinstance(energy, Ordered) and temperature == 1:
         bounds = _bounds(energy, group, scorer, plan) if plan.bounds else None
         one = LengthEvidence(
             length, len(lines), 0.0, 0.0, float(values.sum()), 0.0, True, (), bounds=bounds,
@@ -456,17 +452,13 @@ def _bounds(energy: Ordered, group: Group, scorer: Scorer, plan: EvidencePlan) -
     Those that go from its draws back to the start estimate 1/Z without bias.
     """
     start = plan.start if plan.start != energy else replace(energy, seed=energy.seed + 1)
-    forward = Population(
-        Metropolis(energy, plan.move), start, plan.particles, moves=plan.moves, longer=plan.longer
-    )
-    forward = _with_path(forward, group, scorer, plan)
+    kernel = Population(Metropolis(energy, plan.move), start, plan.particles, moves=plan.moves)
+    forward = _with_path(kernel, group, scorer, plan)
     below, _ = _populations(forward, group, scorer, plan)
     other_numbers = replace(plan, seed=plan.seed + 1)
     above, _ = _populations(backward(forward), group, scorer, other_numbers)
-    lower, upper = below.log_z, above.log_z
-    return Bounds(
-        lower, replace(upper, value=-upper.value), not below.problems, tuple(below.problems)
-    )
+    upper = replace(above.log_z, value=-above.log_z.value)
+    return Bounds(below.log_z, upper, not below.problems, tuple(below.problems))
 
 
 def _curve(
@@ -507,7 +499,6 @@ def _blank(model: MaskedModel, group: Group, count: int, first: int = 0) -> Chai
 def _target(
     energy: Energy,
     temperature: float,
-    exact: bool,
     each: list[LengthEvidence],
     terms: list[Tensor],
     by_length: dict[Group, list[tuple[str, list[int]]]],
@@ -524,6 +515,7 @@ def _target(
         known = zip(each, terms, strict=True)
         rates = torch.cat([(values + one.log_z) / one.length for one, values in known])
         text_error = float(rates.std()) / math.sqrt(len(rates)) if len(rates) > 1 else math.nan
+    exact = isinstance(energy, Ordered) and temperature == 1
     return TargetEvidence(
         str(energy), temperature, tuple(each), nats, error, text_error, bits, exact
     )

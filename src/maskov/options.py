@@ -158,15 +158,16 @@ def parse_model(given: str | Path, trust_remote_code: bool = False) -> ModelSour
         name, _, rest = given.partition("(")
         _, positional, arguments = parse_call(f"model({rest}")
         texts = ("tokenizer", "prefix", "extra_letters", "architecture")
-        known: dict[str, Any] = dict.fromkeys(texts, str)
-        known |= {"remove_smoothing": int | float, "mask_token_id": int, "shift_logits": bool}
+        known: dict[str, Any] = dict.fromkeys(texts, str) | {
+            "remove_smoothing": int | float, "mask_token_id": int, "shift_logits": bool
+        }  # fmt: skip
         shift = arguments.get("shift_logits")
         if shift in ("true", "false"):
             arguments["shift_logits"] = shift == "true"
-        wrong = [
+        wrong = positional + [
             key for key, value in arguments.items() if not isinstance(value, known.get(key, ()))
         ]
-        if wrong := [*positional, *wrong]:
+        if wrong:
             raise InputError(
                 f"the model '{given}' has the argument '{wrong[0]}': write {', '.join(texts)} with "
                 "a text, remove_smoothing or mask_token_id with a number, or shift_logits=true."

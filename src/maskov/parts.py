@@ -41,9 +41,7 @@ def parse_call(text: str) -> Recipe:
         raise InputError(f"'{text}' is not a part: write a name, or name(arguments).")
     positional: list[Any] = []
     keywords: dict[str, Any] = {}
-    for argument in split_outside(match["arguments"] or "", ","):
-        if not argument.strip():
-            continue
+    for argument in filter(str.strip, split_outside(match["arguments"] or "", ",")):
         key = re.fullmatch(r"\s*([A-Za-z_]\w*)\s*=(?!=)(.*)", argument, re.S)
         if key is not None:
             keywords[key[1]] = _literal(key[2])
@@ -62,10 +60,10 @@ def split_outside(text: str, sign: str) -> list[str]:
             quote = letter
         else:
             depth += (letter in "([{") - (letter in ")]}")
-            if letter == sign and depth == 0:
-                pieces.append("")
-                continue
-        pieces[-1] += letter
+        if letter == sign and not depth and not quote:
+            pieces.append("")
+        else:
+            pieces[-1] += letter
     return pieces
 
 

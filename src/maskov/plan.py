@@ -42,7 +42,6 @@ from maskov.config import (
     fields_of,
 )
 from maskov.energies import as_energy
-from maskov.energies.networks import Loading
 from maskov.energies.ordered import Ordered
 from maskov.errors import LOG, InputError, ModelError, refuse
 from maskov.kernels import (
@@ -52,7 +51,6 @@ from maskov.kernels import (
 )
 from maskov.models import MaskedModel
 from maskov.models.scorer import Scorer
-from maskov.options import findable
 from maskov.random import CounterRng
 from maskov.runs.coordinator import Coordinator, Listener, Silent
 from maskov.runs.files import locked, new_folder
@@ -129,7 +127,7 @@ def plan(**given: Any) -> Plan:
     given_model = asked.given_model()
     source = given_model.source
     trust = source is not None and source.trust_remote_code
-    loading = Loading(given_model.device, trust, find=findable)
+    loading = given_model.loading()
 
     if own and asked.burn_in is None and asked.schedule is None:
         asked.burn_in = 0

@@ -26,7 +26,6 @@ from maskov.arguments import (
 from maskov.config import LinearSchedule, Schedule
 from maskov.energies import Autoregressive, Energy
 from maskov.energies.counting import Avoids, Contains, Distance, Edit, Repeats, words_changed
-from maskov.energies.networks import Loading
 from maskov.energies.stages import DelayedAcceptance
 from maskov.errors import InputError, refuse
 from maskov.evaluation import most_alike
@@ -34,7 +33,6 @@ from maskov.fasta import Record, letter, mutations
 from maskov.kernels.registry import change_lengths, named_kernel, parse_moves
 from maskov.models import MaskedModel
 from maskov.moves import MaskedConditional, Move
-from maskov.options import findable
 from maskov.plan import Plan, execute, plan, plan_to_continue
 from maskov.runs.coordinator import Listener
 from maskov.runs.manifest import resizes
@@ -127,7 +125,7 @@ def plan_rewriting(**given: Any) -> Task:
     """
     asked = arguments_of(api.rewrite, given)
     given_model, texts, out = asked.given_model(), asked.texts, asked.out
-    loading = Loading(given_model.device, asked.trust_remote_code, find=findable)
+    loading = given_model.loading()
     moves, weights = _moves(asked)
     schedule, energy = _schedule(asked), energy_of(asked.fluency, loading)
     if asked.toward not in (None, ""):

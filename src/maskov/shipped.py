@@ -156,8 +156,8 @@ def installed() -> list[Shipped]:
     ]
 
 
-def _known() -> tuple[Shipped, ...]:
-    return (*shipped(), *BUILT_IN, *PACKAGED)
+def _known() -> dict[str, Shipped]:
+    return {model.name: model for model in (*PACKAGED, *BUILT_IN, *shipped())}
 
 
 def shipped() -> list[Shipped]:
@@ -177,7 +177,7 @@ def _folders() -> dict[str, Path]:
 
 def is_name(name: str) -> bool:
     """Whether this is the name of a model, so that no folder is meant."""
-    return any(model.name == name for model in _known())
+    return name in _known()
 
 
 def folder_of(name: str) -> Path | None:
@@ -202,20 +202,19 @@ def model_for(pair: str, kind: str) -> str:
 
 def source_of(name: str, kind: str) -> str:
     """Return where to load a model of this kind from: a shipped model's folder, or `name`."""
-    for model in _known():
-        if model.name == name and model.kind != kind:
-            a = "an " if model.kind == "autoregressive" else "a "
-            raise ModelError(
-                f"'{name}' is {a}{model.kind} model, not a {kind} one; `maskov models` lists all "
-                "models and their kinds."
-            )
-    folder = folder_of(name)
-    return name if folder is None else str(folder)
+    model = _known().get(name)
+    if model is not None and model.kind != kind:
+        a = "an " if model.kind == "autoregressive" else "a "
+        raise ModelError(
+            f"'{name}' is {a}{model.kind} model, not a {kind} one; `maskov models` lists all "
+            "models and their kinds."
+        )
+    return str(folder_of(name) or name)
 
 
 def did_you_mean(name: str) -> str:
     """Return a question with the nearest name of a model, and a space; empty if none is near."""
-    models = {model.name.lower(): model.name for model in _known()}
+    models = {known.lower(): known for known in _known()}
     near = get_close_matches(name.lower(), models, 1, 0.75)
     return f"Did you mean '{models[near[0]]}'? " if near else ""
 

@@ -21,7 +21,7 @@ from typing import Any
 from maskov.constraints.kinds import check_words
 from maskov.energies.counting import compiled, whole_word
 from maskov.errors import InputError, refuse
-from maskov.fasta import BLANK, has_letters
+from maskov.fasta import BLANK, letters_of
 from maskov.models.base import MaskedModel
 
 # A blank of one token; others have their own bounds.
@@ -56,7 +56,7 @@ def read_text(
             f"{what} is not UTF-8 text.",
         ),
         (
-            BLANK in text and not blanks and has_letters(model),
+            BLANK in text and not blanks and letters_of(model),
             f"{what} has a blank '{BLANK}'; fill it in, or use `maskov infill`.",
         ),
     )
