@@ -249,11 +249,13 @@ def stopping_rule(until: str | None) -> UntilConverged | None:
     if until is None:
         return None
     word, colon, draws = until.partition(":")
-    if word != "converged" or (colon and not draws.isdecimal()) or (colon and not int(draws)):
-        raise InputError(
+    refuse(
+        (
+            word != "converged" or (colon and not (draws.isdecimal() and int(draws))),
             f"a run can continue until 'converged', or 'converged:400' for 400 effective draws, "
-            f"not until '{until}' (--until)."
+            f"not until '{until}' (--until).",
         )
+    )
     return UntilConverged(int(draws)) if colon else UntilConverged()
 
 
@@ -369,11 +371,13 @@ def kernel_of(asked: Arguments, loading: Loading) -> tuple[Kernel, LinearSchedul
         asked.refuse("a custom kernel has its own options: drop {}.", *OF_KERNELS)
         path, arguments, options = parse_call(name)
         return as_kernel(load_part(path, arguments, options, trust=True)), None
-    if name not in KERNELS:
-        raise InputError(
+    refuse(
+        (
+            name not in KERNELS,
             f"unknown kernel '{name}'; use one of {', '.join(KERNELS)}, or a custom one such as "
-            "my_module:MyKernel."
+            "my_module:MyKernel.",
         )
+    )
     early = DelayedAcceptance() if asked.delayed is None else parse_delayed(asked.delayed)
     constraints = constraints_of(asked, change_lengths(moves))
     proposal = asked.proposal or MaskedConditional()
@@ -393,22 +397,33 @@ def kernel_of(asked: Arguments, loading: Loading) -> tuple[Kernel, LinearSchedul
         kernel, block = named_kernel(name, iterations=_most_epochs(asked)), None
     elif name == "gibbs":
         chosen, _, block = parse_moves("site" if moves is None else moves, proposal)
-        if len(chosen) != 1 or not isinstance(chosen[0], Site):
-            raise InputError("--kernel gibbs moves sites: write --moves 'site(...)', or use mh.")
+        refuse(
+            (
+                len(chosen) != 1 or not isinstance(chosen[0], Site),
+                "--kernel gibbs moves sites: write --moves 'site(...)', or use mh.",
+            )
+        )
         kernel = named_kernel(name, moves=chosen)
     else:
         # A word that must be there moves only with its neighbours.
         usual = "span" if asked.particles is None or asked.contains else "site"
         chosen, weights, block = parse_moves(usual if moves is None else moves, proposal)
-        if asked.proposal is not None and all(move.conditional is not proposal for move in chosen):
-            raise InputError("a custom move has its own options: drop --proposal.")
+        refuse(
+            (
+                asked.proposal is not None
+                and all(move.conditional is not proposal for move in chosen),
+                "a custom move has its own options: drop --proposal.",
+            )
+        )
         energy = energy_of("raw" if asked.energy is None else asked.energy, loading)
         kernel = named_kernel(name, energy, chosen, weights, delayed=early)
-    if constraints and kernel.conditional.constraints != proposal.constraints:
-        raise InputError(
+    refuse(
+        (
+            constraints and kernel.conditional.constraints != proposal.constraints,
             f"'{name}' with these moves does not keep constraints: use mh with site, span, "
-            "insert-delete or resize, or drop --contains, --avoid, --allow and --max-changes."
+            "insert-delete or resize, or drop --contains, --avoid, --allow and --max-changes.",
         )
+    )
     return kernel, block
 
 
@@ -504,8 +519,7 @@ def schedule_of(
         return asked.schedule, {}
     falling = asked.target_temperature
     if not isinstance(falling, LinearSchedule):
-        if not falling > 0:
-            raise InputError(f"the target temperature must be above 0, not {falling:g}.")
+        refuse((not falling > 0, f"the target temperature must be above 0, not {falling:g}."))
         # Where it is the kernel's own, 1, nothing is scheduled.
         falling = None if falling == 1 else LinearSchedule(falling, 0.0, falling)
     epochs, burn_in, first, name = _most_epochs(asked), asked.burn_in, None, None
@@ -520,14 +534,7 @@ def schedule_of(
     if asked.burn_in_energy not in (None, "same"):
         first = energy_of(asked.burn_in_energy, loading)
         name = energy_name(first)
-    schedule = Schedule(
-        epochs=epochs,
-        burn_in=burn_in,
-        target_temperature=falling,
-        block=block,
-        force_accept=asked.force_accept,
-        burn_in_energy=name,
-    )
+    schedule = Schedule(epochs, burn_in, falling, block, asked.force_accept, name)
     return schedule, {} if name is None or first is None else {name: first}
 
 

@@ -119,8 +119,7 @@ def context_energy(scorer: Scorer, shape: Shape, sized: Sequence[int]) -> float:
     """
     model, tokens = scorer.model, shape.tokens
     ends = torch.tensor([place for blank in sized for place in shape.blanks[blank]])
-    places = torch.arange(len(tokens))
-    distance = (places[:, None] - ends).abs().amin(1).to(tokens.device)
+    distance = (torch.arange(len(tokens))[:, None] - ends).abs().amin(1).to(tokens.device)
     # Masks are forbidden, and so are tokens that the model never gives.
     order = ((distance <= REACH) & ~model.forbidden[tokens]).nonzero().flatten()
     order = order[distance[order].argsort(descending=True, stable=True)]
@@ -166,13 +165,13 @@ class OrderedFills:
 
     def __init__(
         self,
-        scorer: Scorer,
+        scorer: DistinctScorer,
         whole_words: bool = False,
         constraints: tuple[Constraint, ...] = (),
         rng: CounterRng | None = None,
     ) -> None:
         model = scorer.model
-        self._scorer, self._rng = scorer, rng or CounterRng(0)
+        self.scorer, self._rng = scorer, rng or CounterRng(0)
         self._conditional = MaskedConditional(constraints=constraints)
         self._allowed = ~model.forbidden
         if whole_words:
@@ -250,11 +249,11 @@ class OrderedFills:
         self, shape: Shape, tokens: Int[Tensor, "n length"], order: list[int], number: int
     ) -> Float[Tensor, "n vocabulary"]:
         """Return log q of each token at the next place, over those that it may have; or −inf."""
-        model, place = self._scorer.model, order[number]
+        model, place = self.scorer.model, order[number]
         length = torch.full_like(tokens[:, 0], tokens.shape[1])
         masked = torch.zeros_like(tokens, dtype=torch.bool)
         masked[:, place] = True
-        hidden = self._scorer.hidden(Queries(tokens, length, masked))
+        hidden = self.scorer.hidden(Queries(tokens, length, masked))
         allowed = self._allowed.repeat(len(tokens), 1)
         at = torch.full_like(length, place)
         partly = self._conditional.filling(Sequences(tokens, length), masked, at, model)

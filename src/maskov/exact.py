@@ -16,7 +16,7 @@ import torch
 
 from maskov.energies import Norm, Raw
 from maskov.energies.base import Energy
-from maskov.errors import InputError
+from maskov.errors import refuse
 from maskov.kernels import Gibbs, Kernel, Metropolis
 from maskov.models import counterexample
 from maskov.models.base import MaskedModel
@@ -34,11 +34,13 @@ _Result = TypeVar("_Result")
 def all_states(model: MaskedModel, length: int) -> Int[Tensor, "states length"]:
     """Return every sequence of `length` allowed tokens."""
     allowed = (~model.forbidden).nonzero().flatten()
-    if allowed.numel() ** length > _MOST_STATES:
-        raise InputError(
+    refuse(
+        (
+            allowed.numel() ** length > _MOST_STATES,
             f"{allowed.numel()}^{length} sequences are too many to enumerate; this is for tiny "
-            "models."
+            "models.",
         )
+    )
     return torch.cartesian_prod(*[allowed] * length).reshape(-1, length)
 
 

@@ -15,10 +15,9 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -191,10 +190,6 @@ class Evidence:
                 )
         return notes
 
-    def to_json(self) -> str:
-        """Return everything as one JSON object."""
-        return json.dumps(asdict(self), ensure_ascii=False, allow_nan=True)
-
     def to_csv(self) -> str:
         """Return a line for each target and length."""
         text = io.StringIO()
@@ -248,14 +243,9 @@ def evidence_as_asked(**given: Any) -> Evidence:
         )
     )
     plan = EvidencePlan(
-        Site(),
-        Ordered(),
-        asked.particles,
-        asked.populations,
-        passes=asked.passes,
-        seed=asked.seed,
-        bounds=asked.bounds,
-    )
+        Site(), Ordered(), asked.particles, asked.populations, passes=asked.passes,
+        seed=asked.seed, bounds=asked.bounds,
+    )  # fmt: skip
     given_model = asked.given_model()
     loading = given_model.loading(asked.token_budget)
     targets = [(energy_of(name, loading), float(heat)) for name in names for heat in heats]

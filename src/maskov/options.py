@@ -28,7 +28,7 @@ from maskov.config import (
     LinearSchedule,
     ModelSource,
 )
-from maskov.errors import InputError, reason_of
+from maskov.errors import InputError, reason_of, refuse
 from maskov.parts import parse_call
 from maskov.shipped import is_name
 
@@ -78,8 +78,7 @@ def _numbers(text: str, sign: str, kind: type, wanted: str, most: int = 1000) ->
     found: tuple[Any, ...] = ()
     with suppress(ValueError):
         found = tuple(map(kind, text.split(sign)))
-    if not 1 <= len(found) <= most:
-        raise InputError(f"'{text}' is not {wanted}.")
+    refuse((not 1 <= len(found) <= most, f"'{text}' is not {wanted}."))
     return found
 
 
@@ -114,11 +113,13 @@ def parse_proposal(text: str) -> MaskedConditional:
     _, positional, given = parse_call(f"proposal({text})")
     known = ("temperature", "top_p", "top_k", "epsilon")
     numbers = all(isinstance(value, int | float) for value in given.values())
-    if positional or not given or not given.keys() <= set(known) or not numbers:
-        raise InputError(
+    refuse(
+        (
+            positional or not given or not given.keys() <= set(known) or not numbers,
             f"--proposal '{text}' names no part of the proposal: write {', '.join(known)} with "
-            "their values, such as temperature=0.8,top_p=0.9."
+            "their values, such as temperature=0.8,top_p=0.9.",
         )
+    )
     return MaskedConditional(**given)
 
 
@@ -197,8 +198,7 @@ def read_lines(source: str) -> list[str]:
         raise InputError(f"'{source}' is not UTF-8 text (line {line}).") from error
     except (OSError, ValueError) as error:  # ValueError: a null character in the path
         raise InputError(f"cannot read '{source}': {reason_of(error)}.") from error
-    if not text:
-        raise InputError(f"'{source}' is empty; give one text per line.")
+    refuse((not text, f"'{source}' is empty; give one text per line."))
     return text.replace("\r\n", "\n").removesuffix("\n").split("\n")
 
 
@@ -224,10 +224,12 @@ def read_templates(template: str) -> list[str] | list[Record]:
     literal = bool(find_blanks(gaps_of(template)[0])) or (
         BLANK in template and not names_a_file(template)
     )
-    if not literal and template != "-" and not Path(template).is_file():
-        raise InputError(
-            f"'{template}' is neither a template nor a file: write [MASK] for each blank."
+    refuse(
+        (
+            not literal and template != "-" and not Path(template).is_file(),
+            f"'{template}' is neither a template nor a file: write [MASK] for each blank.",
         )
+    )
     return [template] if literal else read_texts(template)
 
 
@@ -236,8 +238,7 @@ def texts_or_files(sources: Sequence[str]) -> list[str] | list[Record]:
     found: list[Any] = []
     for source in sources:
         found += read_texts(source) if names_a_file(source) else [source]
-    if len({isinstance(one, str) for one in found}) > 1:
-        raise InputError("give texts or FASTA, not both.")
+    refuse((len({isinstance(one, str) for one in found}) > 1, "give texts or FASTA, not both."))
     return found
 
 

@@ -17,7 +17,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from pkgutil import resolve_name
 from typing import Any
 
-from maskov.errors import InputError, RunError
+from maskov.errors import InputError, RunError, refuse
 
 _CALL = re.compile(
     r"\s*(?P<name>[\w.-]+(?::[A-Za-z_][\w.]*)?)\s*(?:\((?P<arguments>.*)\))?\s*", re.S
@@ -115,8 +115,7 @@ def load_part(name: str, arguments: list[Any], options: dict[str, Any], trust: b
             f"cannot import '{module_name}' for the part '{name}' ({error}); install it, or run "
             "from the folder it is in."
         ) from error
-    if not callable(part):
-        raise InputError(f"'{name}' is not a class or function that makes a part.")
+    refuse((not callable(part), f"'{name}' is not a class or function that makes a part."))
     if inspect.isfunction(part) and not arguments and not options:
         return part  # the function itself is the part
     try:

@@ -179,11 +179,13 @@ def plan(**given: Any) -> Plan:
             asked.passes, running, schedule, prior, layout, scorer, CounterRng(asked.seed),
             automatic_burn_in,
         )  # fmt: skip
-        if asked.burn_in_energy not in (None, "same") and schedule.burn_in_energy is None:
-            raise InputError(
+        refuse(
+            (
+                asked.burn_in_energy not in (None, "same") and schedule.burn_in_energy is None,
                 f"{asked.passes} passes of a chain are one epoch, which leaves no burn-in: ask "
-                "for more --passes or drop --burn-in-energy."
+                "for more --passes or drop --burn-in-energy.",
             )
+        )
         check_epochs(schedule, asked.chains, asked.thin)
     check_schedule(kernel, schedule, inputs, layout, asked.thin, asked.trace, rule is not None)
     config = RunConfig(

@@ -150,10 +150,10 @@ def check_move(
     direction cannot cancel. What the move draws without looking at the tokens, such as its
     positions, is drawn for several `seeds`. The rest is as in `check_kernel`.
     """
-    if move.irreversible:
-        raise AssertionError(
-            f"'{move}' says that it is irreversible: no kernel can use it exactly."
-        )
+    _expect(
+        not move.irreversible,
+        f"'{move}' says that it is irreversible: no kernel can use it exactly.",
+    )
     kernel = Metropolis(_RandomTarget(), move)
     check_kernel(kernel, model, length, seeds=seeds, lengths=lengths, reference=reference)
 

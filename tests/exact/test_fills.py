@@ -13,7 +13,7 @@ from tests.small import tiny_bert
 import maskov
 from maskov import filling
 from maskov.errors import InputError
-from maskov.filling import DistinctScorer, Filler, shapes_of
+from maskov.filling import DistinctScorer, Filler, OrderedFills, shapes_of
 from maskov.models.base import Queries
 from maskov.models.scorer import Scorer
 from maskov.random import CounterRng
@@ -93,7 +93,7 @@ def _fill(template, energy, width, **settings):
             patch.setattr(filling, "_FIRST", width)
             patch.setattr(filling, "_NARROW", width)
         energy = maskov.parse_energy(energy or filling.DEFAULT_ENERGY)
-        filler = Filler(energy, 1.0, DistinctScorer(MODEL), **settings)
+        filler = Filler(energy, 1.0, OrderedFills(DistinctScorer(MODEL)), **settings)
         return filler.fill(template, shapes_of(MODEL, template, 1))
 
 
