@@ -72,14 +72,14 @@ def shapes_of(
     gaps: Sequence[Gap] = (),
 ) -> list[Shape]:
     """Return the template with its blanks at each of their sizes."""
-    read = read_template(model, template, line)
-    bounds = [*read.bounds.values(), ONE]  # of regions; all other blanks, number −1, are one token
+    given, region, sized = read_template(model, template, line)
+    bounds = [*sized.values(), ONE]  # of regions; all other blanks, number −1, are one token
     # A region is one blank; neighbours of one token are separate blanks.
     starts = [
-        place for place, (token, region) in enumerate(zip(read.ids, read.region, strict=True))
-        if token == model.mask_id and (region < 0 or region not in read.region[:place])
+        place for place, (token, number) in enumerate(zip(given, region, strict=True))
+        if token == model.mask_id and (number < 0 or number not in region[:place])
     ]  # fmt: skip
-    ranges = [range(few, most + 1) for few, most in (bounds[read.region[one]] for one in starts)]
+    ranges = [range(few, most + 1) for few, most in (bounds[region[one]] for one in starts)]
     refuse(
         (
             math.prod(map(len, ranges)) > MOST_SHAPES,
@@ -90,12 +90,12 @@ def shapes_of(
     found = []
     for sizes in product(*ranges):
         ids, blanks, end = list[int](), list[tuple[int, ...]](), 0
-        for start, size, sized in zip(starts, sizes, ranges, strict=True):
-            ids += read.ids[end:start]
+        for start, size, each in zip(starts, sizes, ranges, strict=True):
+            ids += given[end:start]
             blanks.append(tuple(range(len(ids), len(ids) + size)))
             ids += [model.mask_id] * size
-            end = start + sized[0]
-        tokens = torch.tensor(ids + read.ids[end:], device=model.device)
+            end = start + each[0]
+        tokens = torch.tensor(ids + given[end:], device=model.device)
         one = Sequences(tokens[None], torch.tensor([len(tokens)], device=model.device))
         log_prior = 0.0 if prior is None else -float(prior(model, one))
         if math.isfinite(log_prior) and model.min_length <= len(tokens) <= model.max_length:

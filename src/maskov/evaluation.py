@@ -51,9 +51,8 @@ class Estimate:
 
 def mean(values: npt.NDArray[Any]) -> Estimate:
     """Return the mean over sentences."""
-    if len(values) < 2:
-        return Estimate(float(values.mean()), None)
-    return Estimate(float(values.mean()), float(values.std(ddof=1) / math.sqrt(len(values))))
+    error = float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else None
+    return Estimate(float(values.mean()), error)
 
 
 def ratio(parts: npt.NDArray[Any], wholes: npt.NDArray[Any]) -> Estimate:

@@ -180,8 +180,7 @@ def parse_model(given: str | Path, trust_remote_code: bool = False) -> ModelSour
 
 def findable(name: str) -> str:
     """Return the full path of what is on disk, so that a run can be resumed from anywhere."""
-    on_disk = not is_name(name) and Path(name).exists()
-    return str(Path(name).resolve()) if on_disk else name
+    return name if is_name(name) or not Path(name).exists() else str(Path(name).resolve())
 
 
 # One word with a folder or an ending.
@@ -244,8 +243,7 @@ def texts_or_files(sources: Sequence[str]) -> list[str] | list[Record]:
 
 def names_a_file(source: str) -> bool:
     """Whether a word is a file, or looks like one that is not there."""
-    exists = source == "-" or os.path.exists(source)
-    return exists or _LIKE_A_FILE.fullmatch(source) is not None
+    return source == "-" or os.path.exists(source) or bool(_LIKE_A_FILE.fullmatch(source))
 
 
 # What several functions take. Kinds in quotes need torch, so that help does not know them.

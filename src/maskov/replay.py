@@ -175,11 +175,10 @@ class Replayer:
         rejected = np.zeros(width, dtype=np.bool_)
         for step in steps:
             rejected[step.positions] |= not step.accepted
-        same = {
-            name: np.array_equal(self._traces[name][epoch, chain, :width], found)
+        same = [int(after.lengths[0]) == int(self._traces["lengths"][epoch, chain])] + [
+            np.array_equal(self._traces[name][epoch, chain, :width], found)
             for name, found in (("tokens", after.tokens[0].cpu()), ("rejected", rejected))
-        }
-        as_long = int(after.lengths[0]) == int(self._traces["lengths"][epoch, chain])
+        ]
         # All parts of a mixture that has an energy share it.
         decides = leaves(self._kernel_at(epoch))[0]
         if isinstance(decides, Metropolis):
@@ -194,7 +193,7 @@ class Replayer:
             _tokens(chains),
             steps,
             _tokens(after),
-            same["rejected"] and same["tokens"] and as_long,
+            all(same),
         )
 
     def _check(self, chain: int, epoch: int) -> None:

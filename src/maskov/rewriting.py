@@ -266,15 +266,19 @@ def _check_experts(energy: Energy, model: MaskedModel, sequence: str) -> None:
                 "autoregressive(MODEL)."
             )
         words = isinstance(part, Contains | Avoids | Repeats)
-        if not spaced and (words or (isinstance(part, Distance) and part.unit == "words")):
-            raise InputError(
+        refuse(
+            (
+                not spaced and (words or (isinstance(part, Distance) and part.unit == "words")),
                 f"'{part}' counts words, and '{model.name}' writes sequences without spaces: use "
-                "--contains or --avoid, tokens for words, or a custom function."
+                "--contains or --avoid, tokens for words, or a custom function.",
             )
+        )
         for word in part.words if isinstance(part, Contains | Avoids) else ():
             letters = " ".join("".join(word.split()))
-            if spaced and letters != " ".join(word.split()):
-                raise InputError(
+            refuse(
+                (
+                    spaced and letters != " ".join(word.split()),
                     f"'{part}' finds no '{word}', since '{model.name}' writes spaces between "
-                    f"letters: write '{letters}'."
+                    f"letters: write '{letters}'.",
                 )
+            )

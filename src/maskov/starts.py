@@ -73,8 +73,9 @@ class ChainStart:
     def blanked(self, model: MaskedModel, sizes: Sequence[int]) -> ChainStart:
         """Return it with the mask wherever it is free to change, its regions at the given sizes."""
         free, region = self.at_sizes(sizes)
-        before = zip(self.tokens, self.free, strict=True)
-        held = iter([token for token, is_free in before if not is_free])
+        held = iter(
+            [one for one, is_free in zip(self.tokens, self.free, strict=True) if not is_free]
+        )
         tokens = [model.mask_id if is_free else next(held) for is_free in free]
         return replace(self, tokens=tokens, free=free, region=region)
 
@@ -169,10 +170,10 @@ class Layout:
     @classmethod
     def blank(cls, model: MaskedModel, lengths: Sequence[Sequence[int]]) -> Layout:
         """Lay out sequences, all masked: those of each line of the given lengths."""
-        each = [(line, length) for line, row in enumerate(lengths) for length in row]
         return cls([
             ChainStart([model.mask_id] * length, [True] * length, line, [-1] * length)
-            for line, length in each
+            for line, row in enumerate(lengths)
+            for length in row
         ])  # fmt: skip
 
     @classmethod
@@ -185,9 +186,9 @@ class Layout:
         """
         layout = cls([])
         for line, text in enumerate(templates):
-            read = read_template(model, text, line + 1)
-            free, bounds = [token == model.mask_id for token in read.ids], read.bounds
-            start = ChainStart(read.ids, free, line, read.region, list(bounds.values()))
+            ids, region, bounds = read_template(model, text, line + 1)
+            free = [token == model.mask_id for token in ids]
+            start = ChainStart(ids, free, line, region, list(bounds.values()))
             if not bounds:
                 layout.starts.extend([start] * chains)
                 continue

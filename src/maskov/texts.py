@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from maskov.constraints.kinds import check_words
@@ -129,21 +128,15 @@ def spans_blank(model: MaskedModel, text: str, spans: Sequence[tuple[int, int]])
     return text
 
 
-@dataclass(frozen=True)
-class Template:
-    """A template with its blanks at their smallest.
+def read_template(
+    model: MaskedModel, template: str, line: int
+) -> tuple[list[int], list[int], dict[int, tuple[int, int]]]:
+    """Return the tokens of a template with its blanks at their smallest, their regions and bounds.
 
-    `region` numbers the positions of blanks of unknown length (−1: any other), `bounds` are the
-    fewest and the most tokens of each, by its place among all blanks.
+    Blanks of unknown length are regions, which are numbered (−1: any other position); their bounds
+    are the fewest and the most tokens, by their place among all blanks. The model's own spelling of
+    the mask is a blank, too.
     """
-
-    ids: list[int]
-    region: list[int]
-    bounds: dict[int, tuple[int, int]]
-
-
-def read_template(model: MaskedModel, template: str, line: int) -> Template:
-    """Tokenise a template, in which the model's own spelling of the mask is a blank, too."""
     (mask,) = model.token_strings([model.mask_id])
     either = f"{_BLANK.pattern}|{re.escape(mask)}"
     template = re.sub(either, lambda match: match[0] if match[1] else "[MASK]", template)
@@ -174,7 +167,7 @@ def read_template(model: MaskedModel, template: str, line: int) -> Template:
         ),
     )
     rest = iter(held if bounds else [-1] * len(ids))
-    return Template(ids, [next(rest) if token == model.mask_id else -1 for token in ids], bounds)
+    return ids, [next(rest) if token == model.mask_id else -1 for token in ids], bounds
 
 
 def frozen_positions(

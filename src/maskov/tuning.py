@@ -63,12 +63,6 @@ def _blanks(
     return Layout(starts).fitted(model, kernel.conditional.constraints)
 
 
-def spans(layout: Layout, count: int, kernel: Kernel, model: MaskedModel) -> Int[Tensor, "n 2"]:
-    """Return the fewest and the most positions with which such chains can meet constraints."""
-    ends = (_blanks(layout, count, kernel, model, end) for end in (0, 1))
-    return torch.tensor([[len(one.tokens) for one in end.starts] for end in ends]).T
-
-
 @contextmanager
 def from_random_starts(what: str, instead: str) -> Iterator[None]:
     """Say what to do where discarded chains cannot begin."""
@@ -96,7 +90,9 @@ def tune(
     last = kernel_at(kernel, replace(schedule, force_accept=0), schedule.epochs - 1)
     with from_random_starts("weights of lengths", "Give weights with --length-prior, or none."):
         chains = pilot_chains(layout, _LENGTH_CHAINS, last, scorer, rng)
-        own = spans(layout, _LENGTH_CHAINS, last, scorer.model)
+        # The fewest and the most positions with which each of them can meet constraints.
+        ends = (_blanks(layout, _LENGTH_CHAINS, last, scorer.model, end) for end in (0, 1))
+        own = torch.tensor([[len(one.tokens) for one in end.starts] for end in ends]).T
         # All chains together make at most as many steps as the run.
         steps = int(last.steps(chains).max()) * schedule.epochs * len(layout.starts)
         most = max(_LENGTH_STEPS, steps // _LENGTH_CHAINS)
@@ -282,8 +278,7 @@ def correction(
     trust = torch.where(known, 1 / (1 / counts + 1 / counts.T), 0.0)
     rise = torch.where(known, rise, 0.0)
     trust = (trust + _BOUND * beside).fill_diagonal_(0.0)
-    system = torch.diag(trust.sum(1)) - trust
-    inverse: Tensor = torch.linalg.pinv(system, hermitian=True)
+    inverse: Tensor = torch.linalg.pinv(torch.diag(trust.sum(1)) - trust, hermitian=True)
     return -(inverse @ (trust * rise).sum(0))
 
 
@@ -300,8 +295,7 @@ def weighed(kernel: Kernel, prior: LengthPrior) -> Kernel:
     if not isinstance(kernel, BurnIn):
         return kernel
     assert kernel.target is not None
-    heat = kernel.target.temperature
-    return replace(kernel, first=kernel.first + heat * prior)
+    return replace(kernel, first=kernel.first + kernel.target.temperature * prior)
 
 
 def _watched(part: Kernel, ratios: list[tuple[int, int, float]]) -> Kernel:
