@@ -487,8 +487,6 @@ def check_population(asked: Arguments, kernel: Population) -> None:
 
 def with_room(kernel: Kernel, asked: Arguments, model: MaskedModel) -> Kernel:
     """Return the kernel with spans that move every word of --contains at once, unless sized."""
-    if isinstance(kernel, Population):
-        return replace(kernel, kernel=with_room(kernel.kernel, asked, model))
     words, moves = words_of(asked.contains), listed_moves(asked.moves or "span")
     if not words or "span" not in [str(move).partition(":")[0].strip() for move, _ in moves]:
         return kernel

@@ -217,8 +217,6 @@ class OrderedFills:
             (_HEATS, _SHARES), dtype=torch.float64, device=shape.tokens.device
         )
         for size, order in zip(parts, [places, places[::-1]], strict=False):
-            if not size:
-                continue
             tokens = shape.tokens.repeat(size, 1)
             chain = torch.arange(first, first + size, device=tokens.device)
             step = torch.zeros_like(chain)
@@ -227,14 +225,14 @@ class OrderedFills:
             # log q at each temperature, along the same path.
             logs = shares.log().repeat(size, 1)
             for number, place in enumerate(order):
+                if not len(tokens):
+                    break
                 here = self._logs(shape, tokens, order, number)
                 if place == order[-1]:
                     _avoid(here, tokens[:, order[:-1]], [places.index(one) for one in order], known)
                 alive = (here > -torch.inf).any(1)
                 tokens, logs, own, here = tokens[alive], logs[alive], own[alive], here[alive]
                 chain, step = chain[alive], step[alive]
-                if not len(tokens):
-                    break
                 heated = (here[:, None, :] / heats[:, None]).log_softmax(2)
                 mine = heated[torch.arange(len(own), device=own.device), own].exp()
                 token = self._rng.categorical(mine, chain, step, Purpose.TOKEN, step + place)

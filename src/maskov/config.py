@@ -479,11 +479,6 @@ class Manifest:
                 "'particles' must divide the number of chains.",
             ),
             (
-                self.chains * self.schedule.epochs > MOST_TRACED,
-                f"{self.chains} chains of {self.schedule.epochs} epochs are more than one run can "
-                "trace; use fewer, or several runs.",
-            ),
-            (
                 self.stopped_at is not None
                 and (self.config.until is None or self.stopped_at not in self.checks),
                 "'stopped_at' is not an epoch at which the run could stop.",

@@ -21,8 +21,7 @@ import numpy.typing as npt
 from maskov.energies import Autoregressive
 from maskov.errors import InputError, ModelError, reason_of, refuse
 from maskov.fasta import Record, causal_spellings
-from maskov.runs import Run
-from maskov.runs.result import record_of
+from maskov.runs.result import Run, record_of
 from maskov.version import __version__
 
 if TYPE_CHECKING:

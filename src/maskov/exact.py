@@ -14,12 +14,10 @@ from typing import Any, TypeVar
 
 import torch
 
-from maskov.energies import Norm, Raw
-from maskov.energies.base import Energy
+from maskov.energies import Energy, Norm, Raw
 from maskov.errors import refuse
 from maskov.kernels import Gibbs, Kernel, Metropolis
-from maskov.models import counterexample
-from maskov.models.base import MaskedModel
+from maskov.models import MaskedModel, counterexample
 from maskov.models.scorer import Scorer
 from maskov.moves import Site, Sweep
 from maskov.random import CounterRng, Purpose, Rng

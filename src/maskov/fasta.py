@@ -86,10 +86,10 @@ def parse(lines: Iterable[str], source: str) -> list[Record]:
 def read_fasta(path: str | Path) -> list[Record]:
     """Read a FASTA file; its records are texts for `sample`, `score`, `rewrite` and `evaluate`."""
     try:
-        text = Path(path).read_text(encoding="utf-8-sig")
+        lines = Path(path).read_text(encoding="utf-8-sig").split("\n")
     except (OSError, ValueError) as error:
         raise InputError(f"cannot read '{path}': {error}.") from error
-    return parse(text.split("\n"), str(path))
+    return parse(lines, str(path))
 
 
 def numbered(name: str, *numbers: int) -> str:
@@ -170,8 +170,7 @@ def causal_spellings(model: Any, records: Sequence[Record]) -> list[str]:
             letters,
             f"'{model.name}' does not know as a letter; take it out, or use another model",
         )
-        ways = filter(model.knows, (record.sequence, " ".join(record.sequence)))
-        found.append(next(ways, ""))
+        found.append(next(filter(model.knows, (record.sequence, " ".join(record.sequence))), ""))
         if not found[-1]:
             raise InputError(
                 f"the tokenizer of '{model.name}' does not read the letters of '{record.name}'."

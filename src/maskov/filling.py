@@ -105,9 +105,8 @@ class Filling:
     @property
     def problems(self) -> list[str]:
         """What speaks against the answer; empty if it is good."""
-        several = len(self.templates) > 1
         return [
-            f"template {number}: {problem}" if several else problem
+            f"template {number}: {problem}" if len(self.templates) > 1 else problem
             for number, one in enumerate(self.templates, 1)
             for problem in one.problems
         ]

@@ -37,7 +37,6 @@ from maskov.kernels.population import Population, backward
 from maskov.models.base import MaskedModel
 from maskov.models.conditional import ConditionalModel, given_sources
 from maskov.models.scorer import Scorer
-from maskov.moves import Move, Site
 from maskov.random import CounterRng
 from maskov.runs.preparation import threads
 from maskov.tuning import FIRST_CHAIN, PILOTS, with_path
@@ -210,10 +209,11 @@ class Evidence:
 
 @dataclass(frozen=True)
 class EvidencePlan:
-    """How populations are run: how many, how large, by which moves, and for how many passes."""
+    """How populations are run: how many, how large, and for how many passes.
 
-    move: Move
-    start: Ordered
+    They move single sites, and start from ordered fills.
+    """
+
     particles: int = 64
     populations: int = 4
     moves: int = 1
@@ -243,8 +243,8 @@ def evidence_as_asked(**given: Any) -> Evidence:
         )
     )
     plan = EvidencePlan(
-        Site(), Ordered(), asked.particles, asked.populations, passes=asked.passes,
-        seed=asked.seed, bounds=asked.bounds,
+        asked.particles, asked.populations, passes=asked.passes, seed=asked.seed,
+        bounds=asked.bounds,
     )  # fmt: skip
     given_model = asked.given_model()
     loading = given_model.loading(asked.token_budget)
@@ -371,8 +371,7 @@ def _by_length(
                 "unknown one: its probability is zero. Take the line out.",
             )
         )
-        group = len(tokens), number - 1 if pairs else 0
-        found.setdefault(group, []).append((text, tokens))
+        found.setdefault((len(tokens), number - 1 if pairs else 0), []).append((text, tokens))
     refuse((not found, "there is nothing to measure: give texts, or --length."))
     return found
 
@@ -389,7 +388,10 @@ def _at_length(
     length, source = group
     line = source + 1 if isinstance(scorer.model, ConditionalModel) else None
     kernel = Population(
-        Metropolis(energy, plan.move, temperature), plan.start, plan.particles, moves=plan.moves
+        Metropolis(energy, target_temperature=temperature),
+        Ordered(),
+        plan.particles,
+        moves=plan.moves,
     )
     known = _known(kernel, [tokens for _, tokens in lines], group, scorer)
     values = kernel.bridge(1.0).total(known) if lines else torch.zeros(0, dtype=torch.float64)
@@ -441,12 +443,11 @@ def _bounds(energy: Ordered, group: Group, scorer: Scorer, plan: EvidencePlan) -
 
     Those that go from its draws back to the start estimate 1/Z without bias.
     """
-    start = plan.start if plan.start != energy else replace(energy, seed=energy.seed + 1)
-    kernel = Population(Metropolis(energy, plan.move), start, plan.particles, moves=plan.moves)
+    start = Ordered() if energy != Ordered() else replace(energy, seed=energy.seed + 1)
+    kernel = Population(Metropolis(energy), start, plan.particles, moves=plan.moves)
     forward = _with_path(kernel, group, scorer, plan)
     below, _ = _populations(forward, group, scorer, plan)
-    other_numbers = replace(plan, seed=plan.seed + 1)
-    above, _ = _populations(backward(forward), group, scorer, other_numbers)
+    above, _ = _populations(backward(forward), group, scorer, replace(plan, seed=plan.seed + 1))
     upper = replace(above.log_z, value=-above.log_z.value)
     return Bounds(below.log_z, upper, not below.problems, tuple(below.problems))
 

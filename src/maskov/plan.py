@@ -126,7 +126,6 @@ def plan(**given: Any) -> Plan:
     rule = stopping_rule(asked.until)
     given_model = asked.given_model()
     source = given_model.source
-    trust = source is not None and source.trust_remote_code
     loading = given_model.loading()
 
     if own and asked.burn_in is None and asked.schedule is None:
@@ -168,7 +167,9 @@ def plan(**given: Any) -> Plan:
     layout = layout_of(model, inputs, asked.chains, asked.seed).fitted(model, constraints)
     layout.check(model, constraints)
     check_layout(kernel, inputs, layout)
-    running = with_burn_in(kernel, schedule, model, trust, trust_parts=True, known=known)
+    running = with_burn_in(
+        kernel, schedule, model, loading.trust_remote_code, trust_parts=True, known=known
+    )
     if isinstance(kernel, Population) and not own:
         with threads(workers.threads or 1, model):
             kernel = planned_path(kernel, layout, scorer, CounterRng(asked.seed), asked.passes)

@@ -225,8 +225,7 @@ def categorical(
     # Rounding can lift the target to the total; the last entry that adds probability is meant.
     last = torch.searchsorted(cumulative, total)
     # Rows that are not numbers have no order to search; any token will do until they are noticed.
-    most = probabilities.shape[1] - 1
-    return torch.minimum(drawn, last).squeeze(1).clamp(max=most)
+    return torch.minimum(drawn, last).squeeze(1).clamp(max=probabilities.shape[1] - 1)
 
 
 def accept(log_ratio: Float[Tensor, " n"], uniform: Float[Tensor, " n"]) -> Bool[Tensor, " n"]:

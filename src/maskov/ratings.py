@@ -280,8 +280,8 @@ def ordinal_alpha(items: Iterable[Sequence[int]]) -> float | None:
     coincidences = np.zeros((len(values), len(values)))
     for ratings in paired:
         counts = np.bincount([place[rating] for rating in ratings], minlength=len(values))
-        pairs = np.outer(counts, counts) - np.diag(counts)  # no rating is paired with itself
-        coincidences += pairs / (len(ratings) - 1)
+        # No rating is paired with itself.
+        coincidences += (np.outer(counts, counts) - np.diag(counts)) / (len(ratings) - 1)
     totals = coincidences.sum(axis=0)
     middles = np.cumsum(totals) - totals / 2
     distances = (middles[:, None] - middles[None, :]) ** 2
@@ -375,13 +375,12 @@ def _of_task(task: dict[str, Any]) -> Iterable[_Answer]:
             rater = str(by.get("email") or by["id"]) if isinstance(by, dict) else str(by)
             given = {one["from_name"]: one["value"] for one in annotation["result"]}
             points = ["".join(given.get(scale, {}).get("choices", [])) for scale in SCALES]
-            comment = "\n".join(given.get("comment", {}).get("text", []))
             latest[rater] = (
                 task["data"]["study"],
                 rater,
                 int(task["data"]["item"]),
                 points,
-                comment,
+                "\n".join(given.get("comment", {}).get("text", [])),
             )
     return latest.values()
 

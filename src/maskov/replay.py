@@ -214,8 +214,7 @@ class Replayer:
         width = self.layout.starts[chain].widths[1]
         chains = self.layout.chains(self._model, range(chain, chain + 1), width)
         chains, scorer = chains.to(self._model.device), Scorer(self._model)
-        start = self._manifest.config.start
-        return filled(chains, start, self._kernel, scorer, self._rng).forget()
+        return filled(chains, self._manifest.config.start, self._kernel, scorer, self._rng).forget()
 
     def _recorded(self, start: Chains, chain: int, epoch: int) -> Chains:
         """Return a chain as the record has it at the beginning of an epoch."""

@@ -114,8 +114,7 @@ class ChainStart:
     ) -> list[ChainStart]:
         """Return it alone, if it meets all constraints, or all with a word that meet them then."""
         tokens, free, region, bounds = self.tokens, self.free, self.region, self.bounds
-        inner = continues(model)
-        begins = [*(not bool(inner[token]) for token in tokens), True]
+        begins = [*(not bool(continues(model)[token]) for token in tokens), True]
         tried = [self]
         for at, ids in product(range(len(tokens) + 1), spellings(model, word)):
             size, number = len(ids), -1
@@ -233,8 +232,7 @@ class Layout:
                 ),
             )
             free = [place not in places for place in range(size)]
-            start = ChainStart(ids, free, line, [-1] * size, reference=ids)
-            layout.starts.extend([start] * chains)
+            layout.starts.extend([ChainStart(ids, free, line, [-1] * size, reference=ids)] * chains)
         return layout
 
     def check(self, model: MaskedModel, constraints: Sequence[Constraint]) -> None:
@@ -329,14 +327,13 @@ class Layout:
             source=torch.tensor([one.template for one in own]),
             reference=_padded([one.reference for one in own], longest, -1) if longest else None,
         )
-        if not self.resizable:
-            return chains
         # Chains with fewer regions have some that are always empty.
         most = max(len(one.bounds) for one in self.starts)
+        bounds = _padded([one.bounds for one in own], most, (0, 0))
         return replace(
             chains,
             region=_padded([one.region for one in own], width, -1),
-            bounds=_padded([one.bounds for one in own], most, (0, 0)),
+            bounds=bounds.long().view(len(own), most, 2),
         )
 
 

@@ -21,9 +21,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from maskov.energies.base import Energy
-from maskov.energies.registry import as_energy
-from maskov.energies.stages import DelayedAcceptance
+from maskov.energies import Energy, as_energy
 from maskov.errors import InputError
 from maskov.exact import (
     all_chains,
@@ -38,11 +36,10 @@ from maskov.exact import (
 )
 from maskov.execution.recorded import new_buffers, rounds_of
 from maskov.execution.rounds import Rounds
-from maskov.kernels import Kernel, Metropolis
+from maskov.kernels import DelayedAcceptance, Kernel, Metropolis
 from maskov.kernels.base import ended, epoch as run_epoch, whole_epoch
 from maskov.kernels.metropolis import ProposalScores
-from maskov.models.base import MaskedModel, Queries
-from maskov.models.builtin import TabularModel
+from maskov.models import MaskedModel, Queries, TabularModel
 from maskov.models.scorer import Scorer
 from maskov.moves import Move, Site
 from maskov.random import CounterRng, Purpose
@@ -214,8 +211,7 @@ def _check_rounds(
     """Compare an epoch in rounds with one in lock-step, by the same random numbers."""
     states, rng = start.rows(torch.arange(len(start.chain)).repeat(_COPIES)), CounterRng(seed)
     steps = kernel.steps(states)
-    numbered = replace(states, chain=torch.arange(len(steps)), step=when * steps)
-    chains = kernel.init(numbered, scorer)
+    chains = kernel.init(replace(states, chain=torch.arange(len(steps)), step=when * steps), scorer)
     buffers = new_buffers(kind, kernel, scorer.model, chains)
     rounds = kind(kernel, scorer, rng, buffers, [kernel])
     rounds.limit.fill_(1)
@@ -267,8 +263,7 @@ def constrained(
 ) -> Chains:
     """Return those chains that meet the constraints of a kernel."""
     chains = _compared(chains, reference)
-    possible = kernel.conditional.possible(chains.sequences, model)
-    return chains.rows(possible.nonzero().flatten())
+    return chains.rows(kernel.conditional.possible(chains.sequences, model).nonzero().flatten())
 
 
 def _compared(chains: Chains, reference: Sequence[int]) -> Chains:
@@ -349,8 +344,7 @@ class _RandomTarget(Energy):
         tokens = (sequences.tokens + 1).masked_fill(~sequences.inside, 0)
         place = (model.vocabulary_size + 2) ** torch.arange(tokens.shape[1])
         code = (tokens * place).sum(1)
-        uniform = CounterRng(0).uniform(code, torch.zeros_like(code), Purpose.LENGTH)
-        return 3 * uniform
+        return 3 * CounterRng(0).uniform(code, torch.zeros_like(code), Purpose.LENGTH)
 
     def __str__(self) -> str:
         return "random"

@@ -35,7 +35,6 @@ Gap = tuple[int, int] | None
 Mask = str | Sequence[bool]
 _RANGE = re.compile(r"\s*(\d{1,9})\s*(?:-\s*(\d{1,9})\s*)?")
 _REGEX = "re:"
-_FREE = "."
 
 
 def between(model: MaskedModel) -> str:
@@ -257,7 +256,7 @@ def _by_masks(masks: Sequence[Mask], sizes: Sequence[int]) -> list[set[int]]:
     )
     # In a text `.` is free; any other sign is frozen, and so is True.
     return [
-        {place for place, sign in enumerate(mask) if sign not in (_FREE, False)} for mask in masks
+        {place for place, sign in enumerate(mask) if sign not in (".", False)} for mask in masks
     ]
 
 

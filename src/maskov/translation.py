@@ -18,10 +18,9 @@ import torch
 from maskov import api
 from maskov.arguments import Arguments, arguments_of, workers_of
 from maskov.config import LinearSchedule, Schedule
-from maskov.energies import Norm, Raw, parse_energy
+from maskov.energies import AutoregressiveTranslation, Norm, Raw, parse_energy
 from maskov.energies.counting import PredictedLength
 from maskov.energies.networks import Loading
-from maskov.energies.other_models import AutoregressiveTranslation
 from maskov.energies.registry import weighted_terms
 from maskov.energies.stages import parse_delayed
 from maskov.errors import InputError, ModelError, refuse

@@ -42,8 +42,7 @@ def pilot_chains(layout: Layout, count: int, kernel: Kernel, scorer: Scorer, rng
     Constraints are met by the way blanks are filled.
     """
     model = scorer.model
-    blank = _blanks(layout, count, kernel, model)
-    chains = blank.chains(model, range(count), layout.width)
+    chains = _blanks(layout, count, kernel, model).chains(model, range(count), layout.width)
     chains = replace(chains, chain=chains.chain + FIRST_CHAIN).to(model.device)
     return fill(chains, "masked", kernel.conditional, scorer, rng).forget()
 
