@@ -179,8 +179,6 @@ def _checked(name: str, value: Any, kind: Any) -> Any:
 def fits(value: Any, kind: Any) -> bool:
     """Whether a value is of a kind, written as a type."""
     origin, parts = get_origin(kind), get_args(kind)
-    if origin is Annotated:
-        return fits(value, parts[0])
     if origin in _UNIONS:
         return any(fits(value, part) for part in parts)
     if kind is Any or isinstance(value, bool):  # which is a number to Python
@@ -427,14 +425,13 @@ def kernel_of(asked: Arguments, loading: Loading) -> tuple[Kernel, LinearSchedul
     return kernel, block
 
 
-def draws(asked: Arguments, kernel: Kernel) -> bool:
-    """Whether samples are independent draws: of an ordered energy, and nothing says otherwise."""
+def draws(asked: Arguments) -> bool:
+    """Whether nothing speaks against independent draws, of an energy that has them."""
     given = asked.given(
         "moves", "particles", "target_temperature", "force_accept", "delayed",
         "texts", "freeze", "passes", "until", *_OF_MOVES,
     )  # fmt: skip
-    named = asked.kernel == "mh" and asked.schedule is None and not given
-    return named and isinstance(kernel.energy, Ordered)
+    return asked.kernel == "mh" and asked.schedule is None and not given
 
 
 def population_of(asked: Arguments, kernel: Kernel) -> Population:

@@ -6,9 +6,8 @@ what they prove holds for the code that samples, not for a second copy of it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, TypeVar
 
@@ -315,10 +314,6 @@ class Finding:
     claims_invariance: bool
     invariance_error: float
     stationary: dict[str, float]
-
-    def to_json(self) -> str:
-        """Return the finding as one line of JSON."""
-        return json.dumps(asdict(self), ensure_ascii=False)
 
 
 def verify() -> list[Finding]:

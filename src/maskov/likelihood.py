@@ -191,19 +191,16 @@ class Evidence:
 
     def to_csv(self) -> str:
         """Return a line for each target and length."""
+        head = ["energy", "temperature", "length", "line", "texts", "log_z", "error",
+                "nats_per_token", "passes", "agree"]  # fmt: skip
+        rows = [
+            [target.energy, target.temperature, one.length, one.line, one.texts, one.log_z,
+             one.error, one.nats / (one.texts * one.length) if one.texts else math.nan, one.passes,
+             one.agree]
+            for target in self.targets for one in target.lengths
+        ]  # fmt: skip
         text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(
-            ["energy", "temperature", "length", "line", "texts", "log_z", "error", "nats_per_token",
-             "passes", "agree"]
-        )  # fmt: skip
-        for target in self.targets:
-            for one in target.lengths:
-                nats = one.nats / (one.texts * one.length) if one.texts else math.nan
-                writer.writerow(
-                    [target.energy, target.temperature, one.length, one.line, one.texts, one.log_z,
-                     one.error, nats, one.passes, one.agree]
-                )  # fmt: skip
+        csv.writer(text, lineterminator="\n").writerows([head, *rows])
         return text.getvalue()
 
 

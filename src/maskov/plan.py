@@ -137,8 +137,7 @@ def plan(**given: Any) -> Plan:
     check_start(asked)
     with_defaults(asked)
     kernel, block = (asked.kernel, None) if own else kernel_of(asked, loading)
-    if draws(asked, kernel):
-        assert isinstance(kernel.energy, Ordered)
+    if isinstance(kernel.energy, Ordered) and draws(asked):
         kernel = Draws(kernel.energy)
         asked.epochs, asked.burn_in = asked.epochs or 1, asked.burn_in or 0
     if asked.particles is not None:

@@ -186,8 +186,7 @@ def _moves(asked: Arguments) -> tuple[tuple[Move, ...], tuple[float, ...]]:
         moves = _MOVES_OF_RECORDS if records else _MOVES
     constraints = constraints_of(asked, change_lengths(moves))
     proposal = MaskedConditional(asked.temperature, constraints=constraints)
-    parsed, weights, _ = parse_moves(moves, proposal)
-    return parsed, weights
+    return parse_moves(moves, proposal)[:2]
 
 
 def _schedule(asked: Arguments) -> Schedule:

@@ -153,15 +153,13 @@ def score_texts(
             known = engine.cache(given, alone or energy.needs_normaliser, groups=energy.groups)
             engine.check()
             given = replace(given, pass_cache=known)
-            both = (Raw(), Norm()) if alone else ()
-            named = {str(one): one(model, given).tolist() for one in both}
+            named = {str(one): one(model, given).tolist() for one in (Raw(), Norm()) if alone}
         terms, experts = _parts(energy, model, given)
         for row, (text, ids) in enumerate(zip(texts[begin : begin + _GROUP], group, strict=True)):
             kept = terms[row, : len(ids)]
             whole = {name: float(values[row]) for name, values in experts.items()}
             total = float(kept.sum()) + sum(whole.values())
             strings = model.token_strings(ids)
-            words = _by_word(str(text), strings, kept.tolist())
             unknown = sum(not model.may_stand(token) for token in ids)
             # The energy that was asked for is the first, unless it is one of both.
             energies = {str(energy): total} if str(energy) not in named else {}
@@ -169,7 +167,8 @@ def score_texts(
             scores.append(
                 Score(
                     str(text), strings, total, kept.tolist(), getattr(text, "name", None), whole,
-                    *words, unknown, energies, isinstance(energy, Ordered),
+                    *_by_word(str(text), strings, kept.tolist()), unknown, energies,
+                    isinstance(energy, Ordered),
                 )
             )  # fmt: skip
     return scores
@@ -220,11 +219,10 @@ def score_autoregressive(energy: Autoregressive, texts: Sequence[str | Record]) 
     scores = []
     for text, ids, terms in zip(texts, lines, energy.token_terms(lines), strict=True):
         tokens, total = energy.token_strings(ids), float(terms.sum())
-        words = _by_word(str(text), tokens, terms.tolist())
         scores.append(
             Score(
-                str(text), tokens, total, terms.tolist(), getattr(text, "name", None), {}, *words,
-                energies={"autoregressive": total},
+                str(text), tokens, total, terms.tolist(), getattr(text, "name", None), {},
+                *_by_word(str(text), tokens, terms.tolist()), energies={"autoregressive": total},
             )
         )  # fmt: skip
     return scores

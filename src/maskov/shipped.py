@@ -13,7 +13,7 @@ import importlib.util
 import json
 import os
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -43,10 +43,6 @@ class Shipped:
     quality: dict[str, float] = field(default_factory=dict)
     default: bool = False
     pairs: tuple[str, ...] = ()
-
-    def to_json(self) -> str:
-        """Return the description as one line of JSON."""
-        return json.dumps(asdict(self), ensure_ascii=False)
 
 
 BUILT_IN = (

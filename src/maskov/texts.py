@@ -262,14 +262,12 @@ def _by_masks(masks: Sequence[Mask], sizes: Sequence[int]) -> list[set[int]]:
 
 def _by_ranges(rule: str, size: int, line: int) -> set[int]:
     found = set[int]()
-    for part in rule.split(","):
-        match = _RANGE.fullmatch(part)
-        assert match is not None
+    for match in _RANGE.finditer(rule):
         first, last = int(match[1]), int(match[2] or match[1])
         refuse(
             (
                 not 1 <= first <= last,
-                f"'{part.strip()}' is not a range of positions: write 1-25, counted from 1.",
+                f"'{match[0].strip()}' is not a range of positions: write 1-25, counted from 1.",
             ),
             (last > size, f"text {line} has {size} tokens: there is no position {last} in it."),
         )
