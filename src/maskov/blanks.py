@@ -267,8 +267,11 @@ class OrderedFills:
                 allowed &= (used >= gap[0]) | bool(left)
         parts = torch.split(hidden, model.head_rows)
         logs = torch.cat([model.logits(part) for part in parts]).double()
-        logs = logs.masked_fill(~allowed, -torch.inf)
-        return logs.log_softmax(1).nan_to_num(nan=-torch.inf, neginf=-torch.inf)
+        return (
+            logs.masked_fill(~allowed, -torch.inf)
+            .log_softmax(1)
+            .nan_to_num(nan=-torch.inf, neginf=-torch.inf)
+        )
 
 
 def _avoid(

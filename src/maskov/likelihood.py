@@ -330,14 +330,12 @@ def measure(
     by_length = _by_length(model, texts, lengths)
     scorer, found = Scorer(model, budget), list[TargetEvidence]()
     for energy, temperature in targets:
-        each, terms = list[LengthEvidence](), list[Tensor]()
+        each = list[tuple[LengthEvidence, Tensor]]()
         for group, lines in sorted(by_length.items()):
             if told is not None:
                 told(f"{energy}, T = {temperature:g}, {group[0]} tokens")
-            one, nats = _at_length(energy, temperature, group, lines, scorer, plan)
-            each.append(one)
-            terms.append(nats)
-        found.append(_target(energy, temperature, each, terms, by_length))
+            each.append(_at_length(energy, temperature, group, lines, scorer, plan))
+        found.append(_target(energy, temperature, each, by_length))
     count = int((~model.forbidden).sum())
     return Evidence(tuple(found), math.log(count), sum(map(len, by_length.values())))
 
@@ -468,8 +466,8 @@ def _known(
     """Return the values of all parts of the energies along the path, for each text."""
     if not lines:
         return torch.zeros((0, 0), dtype=torch.float64)
-    chains = _blank(scorer.model, group, len(lines))
-    chains = replace(chains, tokens=torch.tensor(lines, device=scorer.model.device))
+    blank = _blank(scorer.model, group, len(lines))
+    chains = replace(blank, tokens=torch.tensor(lines, device=scorer.model.device))
     found = kernel.init(chains, scorer).part_values
     scorer.check()
     assert found is not None
@@ -487,11 +485,11 @@ def _blank(model: MaskedModel, group: Group, count: int, first: int = 0) -> Chai
 def _target(
     energy: Energy,
     temperature: float,
-    each: list[LengthEvidence],
-    terms: list[Tensor],
+    known: list[tuple[LengthEvidence, Tensor]],
     by_length: dict[Group, list[tuple[str, list[int]]]],
 ) -> TargetEvidence:
-    """Add up the lengths of a target."""
+    """Add up the lengths of a target, each with E/T of its texts."""
+    each = [one for one, _ in known]
     tokens = sum(one.texts * one.length for one in each)
     size = sum(len(text.encode()) for lines in by_length.values() for text, _ in lines)
     if not tokens:
@@ -500,7 +498,6 @@ def _target(
         total = sum(one.nats for one in each)
         nats, bits = total / tokens, total / (math.log(2) * size)
         error = math.sqrt(sum((one.texts * one.error) ** 2 for one in each)) / tokens
-        known = zip(each, terms, strict=True)
         rates = torch.cat([(values + one.log_z) / one.length for one, values in known])
         text_error = float(rates.std()) / math.sqrt(len(rates)) if len(rates) > 1 else math.nan
     exact = isinstance(energy, Ordered) and temperature == 1

@@ -130,8 +130,7 @@ class CounterRng(Rng):
         # Steps beyond 2**32 spill into the word that holds the purpose.
         words = (chain & _LOW, step & _LOW, where & _LOW, (step >> 32) << 8 | int(purpose))
         high, low, _, _ = philox(words, (self.seed & _LOW, self.seed >> 32))
-        bits = (high >> 5 << 26) | (low >> 6)
-        return bits.double() * 2.0**-53
+        return ((high >> 5 << 26) | (low >> 6)).double() * 2.0**-53
 
     def nested(self) -> CounterRng:
         """Return the same numbers, but for those that draw a part of a mixture."""

@@ -160,11 +160,10 @@ def export(
     # From the texts alone: what raters see must not depend on the names of conditions.
     study = "s" + hashlib.sha256(json.dumps([i["text"] for i in items]).encode()).hexdigest()[:12]
     shown = [{"item": one["item"], "text": one["text"], "study": study} for one in items]
-    about = {
+    files = {key: _json({
         "format": _FORMAT, "maskov": __version__, "study": study, "seed": seed, "per_run": per_run,
         "conditions": list(texts), "items": items,
-    }  # fmt: skip
-    files = {key: _json(about)}
+    })}  # fmt: skip
     if form == "label-studio":
         files[out / "tasks.json"] = _json([{"data": one} for one in shown])
         keys = {"coherence": "1234", "fluency": "qwer"}

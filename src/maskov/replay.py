@@ -180,7 +180,7 @@ class Replayer:
             for name, found in (("tokens", after.tokens[0].cpu()), ("rejected", rejected))
         ]
         # All parts of a mixture that has an energy share it.
-        decides = leaves(self._kernel_at(epoch))[0]
+        decides = leaves(kernel_at(self._kernel, self._manifest.schedule, epoch))[0]
         if isinstance(decides, Metropolis):
             steps = with_energies(steps, chains, decides, Scorer(self._model))
         target = decides.target
@@ -205,9 +205,6 @@ class Replayer:
                 f"there is no epoch {epoch + 1}: {self.epochs} were done.",
             ),
         )
-
-    def _kernel_at(self, epoch: int) -> Kernel:
-        return kernel_at(self._kernel, self._manifest.schedule, epoch)
 
     def _start(self, chain: int) -> Chains:
         """Return a chain before its first epoch, its blanks filled as the run filled them."""
@@ -237,7 +234,8 @@ class Replayer:
 
     def _steps(self, epoch: int, chains: Chains) -> tuple[Chains, list[Step]]:
         """Run an epoch by the kernel's own steps."""
-        kernel, scorer, steps = self._kernel_at(epoch), Scorer(self._model), list[Step]()
+        kernel = kernel_at(self._kernel, self._manifest.schedule, epoch)
+        scorer, steps = Scorer(self._model), list[Step]()
         for after, info in epoch_of(kernel, chains, scorer, self._rng):
             decides = stepping(kernel, chains, self._rng)
             steps.append(of_step(len(steps), _tokens(chains), info, decides))

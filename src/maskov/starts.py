@@ -127,13 +127,12 @@ class ChainStart:
             else:
                 fits = all(free[at:end])
             if fits:
-                changed = replace(
+                tried.append(replace(
                     self,
                     tokens=[*tokens[:at], *ids, *tokens[end:]],
                     free=[*free[:at], *[True] * size, *free[end:]],
                     region=[*region[:at], *[number] * size, *region[end:]],
-                )
-                tried.append(changed)
+                ))  # fmt: skip
         fine = Layout(tried).possible(model, constraints).tolist()
         if fine[0]:
             return [self]
@@ -192,9 +191,7 @@ class Layout:
                 layout.starts.extend([start] * chains)
                 continue
             for chain in range(line * chains, (line + 1) * chains):
-                shares = _uniform(seed, [chain] * len(bounds), list(bounds))
-                drawn = zip(shares, bounds.values(), strict=True)
-                sizes = [a + int(share * (b - a + 1)) for share, (a, b) in drawn]
+                sizes = _drawn(seed, [chain] * len(bounds), list(bounds), start.bounds)
                 layout.starts.append(start.blanked(model, sizes))
         refuse(
             (
@@ -214,7 +211,6 @@ class Layout:
         frozen: Sequence[Sequence[int]] | None = None,
     ) -> Layout:
         """Lay out `chains` chains that start at each text; all but its `frozen` tokens are free."""
-        refuse((not texts, "there is no text to start from."))
         layout = cls([])
         each = zip(texts, map(set, frozen or [()] * len(texts)), strict=True)
         for line, (text, places) in enumerate(each):
@@ -341,10 +337,13 @@ def _padded(lines: Sequence[Sequence[Any]], width: int, value: Any) -> Tensor:
     return torch.tensor([[*line, *[value] * (width - len(line))] for line in lines])
 
 
-def _uniform(seed: int, chains: Sequence[int], steps: Sequence[int]) -> list[float]:
-    where = torch.tensor(chains, dtype=torch.long), torch.tensor(steps, dtype=torch.long)
-    drawn: list[float] = CounterRng(seed).uniform(*where, Purpose.LENGTH).tolist()
-    return drawn
+def _drawn(
+    seed: int, chains: Sequence[int], steps: Sequence[int], bounds: Sequence[tuple[int, int]]
+) -> list[int]:
+    """Draw a whole number evenly between each of some bounds."""
+    shares = CounterRng(seed).uniform(torch.tensor(chains), torch.tensor(steps), Purpose.LENGTH)
+    each = zip(shares.tolist(), bounds, strict=True)
+    return [few + int(share * (most - few + 1)) for share, (few, most) in each]
 
 
 def draw_lengths(
@@ -362,8 +361,7 @@ def draw_lengths(
             f"length {asked} is out of range: '{model.name}' takes {between(model)}.",
         ),
     )
-    drawn = _uniform(seed, range(chains), [0] * chains)
-    return [shortest + int(share * (longest - shortest + 1)) for share in drawn]
+    return _drawn(seed, range(chains), [0] * chains, [(shortest, longest)] * chains)
 
 
 def fill(
