@@ -28,6 +28,12 @@ _MOST_ROWS = 20_000
 _Result = TypeVar("_Result")
 
 
+def expect(holds: object, message: str) -> None:
+    """Say what is wrong with a custom part, if something is."""
+    if not bool(holds):
+        raise AssertionError(message)
+
+
 def all_states(model: MaskedModel, length: int) -> Int[Tensor, "states length"]:
     """Return every sequence of `length` allowed tokens."""
     allowed = (~model.forbidden).nonzero().flatten()
@@ -137,8 +143,7 @@ class Outcomes(Rng):
         index: Int[Tensor, " n"] | None = None,
     ) -> Float[Tensor, " n"]:
         """Return numbers that are the same for all rows."""
-        if purpose is Purpose.ACCEPT:
-            raise AssertionError("decide with `rng.accept`, not with a custom number.")
+        expect(purpose is not Purpose.ACCEPT, "decide with `rng.accept`, not with a custom number.")
         return self._numbers.uniform(torch.zeros_like(chain), step, purpose, index)
 
     def categorical(
@@ -214,8 +219,7 @@ def outcome_matrix(
         source, told = waiting.pop()
         rng = Outcomes(told, seed)
         target = places_of(run(source, rng))
-        if bool((target < 0).any()):
-            raise AssertionError("a step moved to a sequence that is not allowed.")
+        expect((target >= 0).all(), "a step moved to a sequence that is not allowed.")
         matrix.index_put_((source, target), rng.chance, accumulate=True)
         row, told = rng.left()
         if len(row):
@@ -257,12 +261,11 @@ def step_matrix(
 def _check_step(chains: Chains, rows: Tensor, after: Chains, info: StepInfo) -> None:
     """Refuse a step that did not count itself, or counted other chains."""
     reported = len(info.proposal.rows) == len(info.accepted) == len(rows)
-    if not (reported and bool((info.proposal.rows == rows).all())):
-        raise AssertionError("a step reports other chains than it moved.")
+    same = reported and (info.proposal.rows == rows).all()
+    expect(same, "a step reports other chains than it moved.")
     one = torch.zeros_like(chains.chain).index_fill(0, rows, 1)
     right = (after.epoch_step == chains.epoch_step + one) & (after.step == chains.step + one)
-    if not bool(right.all()):
-        raise AssertionError("a step must count itself: see `maskov.kernels.base`.")
+    expect(right.all(), "a step must count itself: see `maskov.kernels.base`.")
 
 
 def places(states: Chains, chains: Chains) -> Int[Tensor, " n"]:

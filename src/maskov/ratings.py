@@ -101,8 +101,8 @@ class Ratings:
 
     def write_csv(self, path: str | Path) -> None:
         """Write every rating with its condition and text."""
-        columns = "rater item condition line text coherence fluency comment"
-        write_file(Path(path), _table(columns, self.rows).encode("utf-8", "replace"), folders=True)
+        table = _table("rater item condition line text coherence fluency comment", self.rows)
+        write_file(Path(path), table.encode("utf-8", "replace"), folders=True)
 
 
 def export(
@@ -185,8 +185,9 @@ def export(
         )
         for number in range(1, raters + 1):
             order = _shuffled(shown, seed, "rater", str(number))
-            columns = "item text coherence fluency comment study"
-            files[out / f"rater-{number}.csv"] = _table(columns, order)
+            files[out / f"rater-{number}.csv"] = _table(
+                "item text coherence fluency comment study", order
+            )
     for path, content in files.items():
         write_file(path, content.encode("utf-8", "replace"), folders=True)
     return list(files)
@@ -253,8 +254,8 @@ def mean(items: Sequence[Sequence[int]], seed: int, resamples: int = RESAMPLES) 
     value = float(sums.sum() / counts.sum())
     if len(items) < 2:
         return Mean(value)
-    generator = np.random.default_rng(seed)
-    drawn = generator.multinomial(len(items), np.full(len(items), 1 / len(items)), size=resamples)
+    even = np.full(len(items), 1 / len(items))
+    drawn = np.random.default_rng(seed).multinomial(len(items), even, size=resamples)
     low, high = np.quantile((drawn @ sums) / (drawn @ counts), [0.025, 0.975])
     return Mean(value, float(low), float(high))
 

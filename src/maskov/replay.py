@@ -136,8 +136,7 @@ class Replayer:
         trust_parts: bool = False,
         allow_download: bool = False,
     ) -> None:
-        reason = why_not(run)
-        if reason is not None:
+        if (reason := why_not(run)) is not None:
             raise RunError(f"this run cannot be replayed: {reason}.")
         self._manifest, self._traces, self._model = run.manifest, run.traces, model
         kernel, self.layout = rebuild(self._manifest, model, trust_parts, allow_download)
@@ -218,8 +217,8 @@ class Replayer:
         width, device = start.tokens.shape[1], start.tokens.device
         tokens = self._traces["tokens"][epoch - 1, chain, :width].astype(np.int64)
         done = int(self._traces["steps"][:epoch, chain].sum())
-        here = torch.as_tensor(tokens, device=device)
-        chains = replace(start, tokens=here[None], step=start.step + done)
+        here = torch.as_tensor(tokens, device=device)[None]
+        chains = replace(start, tokens=here, step=start.step + done)
         if not start.resizable:
             return chains
         sizes = self._traces["sizes"][epoch - 1, chain].tolist()

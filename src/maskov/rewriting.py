@@ -108,8 +108,9 @@ class Task:
     def _note_lacking(self, found: Sequence[Rewriting], listener: Listener) -> None:
         """Say how many lines lack a word that an expert asks for."""
         asked = [part for _, part in self.energy.parts if isinstance(part, Contains)]
-        names = list(map(str, asked))
-        lacking = {one.line for one in found if any(one.energies.get(n, 0) > 0 for n in names)}
+        lacking = {
+            one.line for one in found if any(one.energies.get(str(part), 0) > 0 for part in asked)
+        }
         if lacking:
             words = ", ".join(word for part in asked for word in part.words)
             listener.noted(
@@ -184,8 +185,9 @@ def _moves(asked: Arguments) -> tuple[tuple[Move, ...], tuple[float, ...]]:
     moves, records = asked.moves, any(isinstance(text, Record) for text in asked.texts)
     if moves is None:
         moves = _MOVES_OF_RECORDS if records else _MOVES
-    constraints = constraints_of(asked, change_lengths(moves))
-    proposal = MaskedConditional(asked.temperature, constraints=constraints)
+    proposal = MaskedConditional(
+        asked.temperature, constraints=constraints_of(asked, change_lengths(moves))
+    )
     return parse_moves(moves, proposal)[:2]
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cache
@@ -138,8 +137,10 @@ PACKAGES = {
 def listed() -> list[Shipped]:
     """Return every model that needs no download, the defaults marked."""
     defaults = (default_model(), default_judge())
-    every = (*shipped(), *BUILT_IN, *installed())
-    return [replace(model, default=model.name in defaults) for model in every]
+    return [
+        replace(model, default=model.name in defaults)
+        for model in (*shipped(), *BUILT_IN, *installed())
+    ]
 
 
 def installed() -> list[Shipped]:
@@ -232,10 +233,7 @@ def _default(kind: str) -> str | None:
 @cache
 def _read(folder: Path, changed: int) -> Shipped:
     """Read a description, once for each time it `changed`; a bad one is a damaged installation."""
-    model = None
-    with suppress(
-        OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError
-    ):
+    try:
         about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
         model = Shipped(
             name=str(about["name"]),
@@ -249,14 +247,16 @@ def _read(folder: Path, changed: int) -> Shipped:
             default=bool(about.get("default", False)),
             pairs=tuple(str(pair) for pair in about.get("pairs", ())),
         )
-    if (
-        model is None
-        or model.name != folder.name
-        or model.kind not in KINDS
-        or not all(0 <= size < 2**60 for size in (model.parameters, model.bytes))
-    ):
+        if (
+            model.name != folder.name
+            or model.kind not in KINDS
+            or not all(0 <= size < 2**60 for size in (model.parameters, model.bytes))
+        ):
+            raise ValueError("impossible values")
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError,
+            RecursionError) as error:  # fmt: skip
         raise ModelError(
             f"the shipped model '{folder.name}' is damaged (invalid about.json); install maskov "
             "again."
-        )
+        ) from error
     return model

@@ -28,6 +28,7 @@ from maskov.exact import (
     all_sequences,
     balance_error,
     distribution,
+    expect,
     invariance_error,
     joined,
     places,
@@ -114,7 +115,7 @@ def check_energy(
     states = _compared(joined(_every_chain(model, length, reference, freeze=False)), reference)
     given = states.sequences
     values = _values(target, scorer, given)
-    _expect(bool(values.isfinite().any()), f"'{target}' is finite for no sequence.")
+    expect(bool(values.isfinite().any()), f"'{target}' is finite for no sequence.")
     order = torch.randperm(len(values), generator=torch.Generator().manual_seed(0))
     again = _values(target, scorer, given.rows(order))
     padded = replace(given, tokens=given.tokens.where(given.inside, _first_allowed(model)))
@@ -126,7 +127,7 @@ def check_energy(
         (other, "with other padding"),
         (alone, "alone, without other sequences and padding"),
     ):
-        _expect(_same(values[order], found), f"'{target}' has different values {where}.")
+        expect(_same(values[order], found), f"'{target}' has different values {where}.")
     _check_terms(target, scorer, states, values)
     _check_cache(target, scorer, states)
     for delayed in _DELAYS if target.needs_passes else _DELAYS[:1]:
@@ -147,7 +148,7 @@ def check_move(
     direction cannot cancel. What the move draws without looking at the tokens, such as its
     positions, is drawn for several `seeds`. The rest is as in `check_kernel`.
     """
-    _expect(
+    expect(
         not move.irreversible,
         f"'{move}' says that it is irreversible: no kernel can use it exactly.",
     )
@@ -182,7 +183,7 @@ def check_kernel(
     parts = _every_chain(model, length, reference, lengths)
     parts = [constrained(part, kernel, model, reference) for part in parts]
     parts = [part for part in parts if len(part.chain)]
-    _expect(parts, f"no sequence meets the constraints of '{kernel}'.")
+    expect(parts, f"no sequence meets the constraints of '{kernel}'.")
     energy, own = kernel.target.energy, kernel.target.temperature
     at = own if temperature is None else temperature
     # Chains of one part cannot become those of another.
@@ -195,12 +196,12 @@ def check_kernel(
         for number in range(int(kernel.at(when, None, None).steps(start).max())):
             matrix = step_matrix(kernel, scorer, start, number, seed, when)
             where = f"step {number} of '{kernel}'" + f" in epoch {when}" * bool(when)
-            _expect((matrix.sum(1) - 1).abs().max() < TOLERANCE, f"{where} loses probability.")
+            expect((matrix.sum(1) - 1).abs().max() < TOLERANCE, f"{where} loses probability.")
             if reversible:
                 error = balance_error(matrix, target)
-                _expect(error < TOLERANCE, f"{where} breaks detailed balance by {error:.2g}.")
+                expect(error < TOLERANCE, f"{where} breaks detailed balance by {error:.2g}.")
             error = invariance_error(matrix, target)
-            _expect(error < TOLERANCE, f"{where} does not leave its target invariant: {error:.2g}.")
+            expect(error < TOLERANCE, f"{where} does not leave its target invariant: {error:.2g}.")
         if (kind := rounds_of(kernel)) is not None:
             _check_rounds(kernel, kind, scorer, start, seed, when)
 
@@ -219,7 +220,7 @@ def _check_rounds(
         rounds.advance()
     after = whole_epoch(kernel, chains, scorer, rng)
     same = torch.equal(buffers.tokens, after.tokens) and torch.equal(buffers.lengths, after.lengths)
-    _expect(same, f"'{kernel}' decides differently in rounds.")
+    expect(same, f"'{kernel}' decides differently in rounds.")
 
 
 def _sized(model: MaskedModel | None, length: int | None) -> tuple[MaskedModel, int]:
@@ -276,7 +277,7 @@ def _check_terms(energy: Energy, scorer: Scorer, states: Chains, values: Tensor)
         terms = energy.terms(scorer.model, with_passes(energy, scorer, states.sequences))
     except InputError:
         return  # it has none
-    _expect(_same(terms.sum(1), values), f"the terms of '{energy}' do not add up to it.")
+    expect(_same(terms.sum(1), values), f"the terms of '{energy}' do not add up to it.")
 
 
 def _check_cache(energy: Energy, scorer: Scorer, states: Chains) -> None:
@@ -290,7 +291,7 @@ def _check_cache(energy: Energy, scorer: Scorer, states: Chains) -> None:
             chains = after
             assert chains.energy is not None
             same = _same(chains.energy, _values(energy, scorer, chains.sequences))
-            _expect(same, f"the cache of '{energy}' is wrong after a move.")
+            expect(same, f"the cache of '{energy}' is wrong after a move.")
 
 
 def _check_stages(
@@ -315,9 +316,9 @@ def _check_stages(
                         number, torch.arange(len(moves))
                     )
     off = (drops + drops.transpose(1, 2)).nan_to_num().abs().max()
-    _expect(off < 1e-9, f"a stage of '{energy}' does not change its sign with the move.")
+    expect(off < 1e-9, f"a stage of '{energy}' does not change its sign with the move.")
     off = (drops[-1] - (values[:, None] - values)).nan_to_num().abs().max()
-    _expect(off < 1e-9, f"the last stage of '{energy}' is not exact.")
+    expect(off < 1e-9, f"the last stage of '{energy}' is not exact.")
 
 
 def _single(chains: Chains, place: int, token: int) -> Proposal:
@@ -358,16 +359,11 @@ def _cut(given: Sequences, width: int) -> Sequences:
 
 def _values(energy: Energy, scorer: Scorer, given: Sequences) -> Float[Tensor, " states"]:
     values = energy(scorer.model, with_passes(energy, scorer, given))
-    _expect(values.dtype == torch.float64, f"'{energy}' must return float64 numbers.")
-    _expect(values.shape == given.lengths.shape, f"'{energy}' must return one number per sequence.")
-    _expect(not bool(values.isnan().any()), f"'{energy}' is not a number for some sequence.")
+    expect(values.dtype == torch.float64, f"'{energy}' must return float64 numbers.")
+    expect(values.shape == given.lengths.shape, f"'{energy}' must return one number per sequence.")
+    expect(not bool(values.isnan().any()), f"'{energy}' is not a number for some sequence.")
     return values
 
 
 def _same(one: Tensor, other: Tensor) -> bool:
     return bool(torch.allclose(one, other, rtol=1e-10, atol=1e-10))
-
-
-def _expect(holds: object, message: str) -> None:
-    if not bool(holds):
-        raise AssertionError(message)

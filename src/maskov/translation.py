@@ -299,11 +299,6 @@ def lowest_target(samples: Sequence[Sample]) -> Sample:
     return min(known or samples, key=lambda sample: sample.energies["target"])
 
 
-def least_risk(samples: Sequence[Sample]) -> Sample:
-    """Return the sample of minimum Bayes risk."""
-    return samples[most_alike([sample.text for sample in samples])]
-
-
 # The options that a method has.
 OPTIONS = tuple(one.name for one in fields(TranslationMethod) if one.name != "name")
 
@@ -527,7 +522,7 @@ def run_method(
     A method that starts from translations needs `drafts`, one of each source.
     """
     listener, stop = settings.pop("listener", None), settings.get("stop")
-    planned = plan(
+    return execute(plan(
         model=given,
         kernel=method.kernel(Loading(given.device)),
         schedule=method.schedule(),
@@ -538,8 +533,7 @@ def run_method(
         thin=1 if method.pick == "lowest" else 0,
         trace="kept",
         **settings,
-    )
-    return execute(planned, listener, stop)
+    ), listener, stop)  # fmt: skip
 
 
 def translations_of(
@@ -561,7 +555,7 @@ def translations_of(
         elif method.pick == "lowest":
             chosen = [lowest_target(samples) if compared else lowest(samples, target)]
         elif method.pick == "mbr":
-            chosen = [least_risk(ends)]
+            chosen = [ends[most_alike([kept.text for kept in ends])]]
         else:  # of mask-predict, candidates of several lengths: the most probable per token
             chosen = [lowest(ends, "norm") if method.name == "mask-predict" else ends[0]]
         found += [
