@@ -59,12 +59,8 @@ def all_sequences(
         for length in range(shortest, longest + 1)
     ]
     chains, held = joined(parts), int(first is not None)
-    bounds = torch.tensor([[shortest - held, longest - held]])
-    return replace(
-        chains,
-        region=torch.where(chains.free, 0, -1),
-        bounds=bounds.expand(len(chains.chain), 1, 2).clone(),
-    )
+    bounds = torch.tensor([[[shortest - held, longest - held]]]).repeat(len(chains.chain), 1, 1)
+    return replace(chains, region=torch.where(chains.free, 0, -1), bounds=bounds)
 
 
 def all_chains(

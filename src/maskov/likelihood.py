@@ -158,8 +158,11 @@ class Evidence:
                     f"{bound}{target.bits_per_byte:.3f}" if last else "",
                     "" if target.exact else "agree" if one.agree else "do not agree",
                 ])  # fmt: skip
-        head = ["energy", "T", "length", "log Z", "nats per token", "bits per byte", "populations"]
-        return Table("Evidence", head, rows)
+        return Table(
+            "Evidence",
+            ["energy", "T", "length", "log Z", "nats per token", "bits per byte", "populations"],
+            rows,
+        )
 
     def notes(self) -> list[str]:
         """Return what to know beside the table: what to compare with, and problems."""

@@ -224,8 +224,10 @@ def picked(
     def at(line: int, given: str | Record, number: int, epoch: int) -> Rewriting:
         chain = line * chains + number
         ids = tokens[epoch][chain, : traces["lengths"][epoch, chain]].tolist()
-        names = ("target", "raw", "norm")
-        values = {name: float(traces[f"energy_{name}"][epoch, chain]) for name in names}
+        values = {
+            name: float(traces[f"energy_{name}"][epoch, chain])
+            for name in ("target", "raw", "norm")
+        }
         experts = traces["expert_energy"][epoch, chain].tolist()
         values |= dict(zip(run.manifest.experts, experts, strict=True))
         # Energies that would have cost extra passes were not traced.

@@ -70,9 +70,8 @@ def random_table(
         lengths = range(length[0], length[1] + 1)
         return _Tables(*(random_table(n, size, seed + n, forbidden, scale) for n in lengths))
     generator = torch.Generator().manual_seed(seed)
-    shape = (length, *(size,) * length)
-    scores = scale * torch.randn(shape, generator=generator, dtype=torch.float64)
-    return TabularModel(scores, "abcdefgh"[:size], forbidden=forbidden)
+    scores = torch.randn(length, *(size,) * length, generator=generator, dtype=torch.float64)
+    return TabularModel(scale * scores, "abcdefgh"[:size], forbidden=forbidden)
 
 
 class _Tables(TabularModel):

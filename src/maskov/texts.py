@@ -137,8 +137,11 @@ def read_template(
     the mask is a blank, too.
     """
     (mask,) = model.token_strings([model.mask_id])
-    either = f"{_BLANK.pattern}|{re.escape(mask)}"
-    template = re.sub(either, lambda match: match[0] if match[1] else "[MASK]", template)
+    template = re.sub(
+        f"{_BLANK.pattern}|{re.escape(mask)}",
+        lambda match: match[0] if match[1] else "[MASK]",
+        template,
+    )
     refuse(
         (
             "<mask" in template and model.encode("<mask>") != [model.mask_id],

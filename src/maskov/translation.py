@@ -156,10 +156,9 @@ class TranslationMethod:
     def __post_init__(self) -> None:
         if self.name not in METHODS:
             raise InputError(f"unknown method '{self.name}'; use one of {', '.join(METHODS)}.")
-        given = {field.name for field in fields(self) if getattr(self, field.name) is not None}
-        unused = sorted(given - METHODS[self.name] - {"name"})
+        given = {name for name in OPTIONS if getattr(self, name) is not None}
+        unused = sorted(given - METHODS[self.name])
         known = {"lengths": (*RULES, "sampled"), "start": _STARTS, "pick": PICKS}
-        counts = ("iterations", "length_beam", "beam", "chains", "epochs")
         moves, _, _ = parse_moves(self.settled.moves)
         energy = parse_energy(self.settled.energy)
         refuse(
@@ -197,7 +196,7 @@ class TranslationMethod:
                     getattr(self, name) is not None and getattr(self, name) < 1,
                     f"{_flag(name)} must be at least 1, not {getattr(self, name)}.",
                 )
-                for name in counts
+                for name in ("iterations", "length_beam", "beam", "chains", "epochs")
             ),
             (
                 self.length_power is not None and not math.isfinite(self.length_power),
@@ -471,11 +470,10 @@ def plan_translation(**given: Any) -> Task:
         name = named_model(writer, asked.pair, "autoregressive")
         folder = translation_folder(name, download=True) or Path(name)
         writer = AutoregressiveTranslator.load(folder, given_model.device, name)
-    settings = {
+    return Task(asked, model, method, writer, {
         "seed": asked.seed, "out": asked.out, "token_budget": asked.token_budget,
         "resident": asked.resident, "workers": workers, "source": given_model.source,
-    }  # fmt: skip
-    return Task(asked, model, method, writer, settings)
+    })  # fmt: skip
 
 
 def _check_used(asked: Arguments, method: TranslationMethod, workers: Workers) -> None:
@@ -522,18 +520,22 @@ def run_method(
     A method that starts from translations needs `drafts`, one of each source.
     """
     listener, stop = settings.pop("listener", None), settings.get("stop")
-    return execute(plan(
-        model=given,
-        kernel=method.kernel(Loading(given.device)),
-        schedule=method.schedule(),
-        chains=method.settled.chains,
-        lengths=method.settled.lengths,
-        start=method.settled.start,
-        texts=drafts,
-        thin=1 if method.pick == "lowest" else 0,
-        trace="kept",
-        **settings,
-    ), listener, stop)  # fmt: skip
+    return execute(
+        plan(
+            model=given,
+            kernel=method.kernel(Loading(given.device)),
+            schedule=method.schedule(),
+            chains=method.settled.chains,
+            lengths=method.settled.lengths,
+            start=method.settled.start,
+            texts=drafts,
+            thin=1 if method.pick == "lowest" else 0,
+            trace="kept",
+            **settings,
+        ),
+        listener,
+        stop,
+    )
 
 
 def translations_of(
