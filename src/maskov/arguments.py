@@ -212,8 +212,7 @@ def _shown(value: Any, most: int = 40) -> str:
 # What the arguments of `maskov.sample` mean.
 
 # Options that an object has when it is given.
-_OF_CONSTRAINTS = ("contains", "avoid", "allow", "max_changes")
-_OF_MOVES = ("proposal", *_OF_CONSTRAINTS)
+_OF_MOVES = ("proposal", "contains", "avoid", "allow", "max_changes")
 OF_KERNELS = ("energy", "moves", "delayed", *_OF_MOVES)
 OF_SCHEDULES = ("epochs", "burn_in", "burn_in_energy", "target_temperature", "force_accept")
 

@@ -60,10 +60,12 @@ def parse(lines: Iterable[str], source: str) -> list[Record]:
             )
             found[name] = ""
         elif line.strip():
-            if not found:
-                raise InputError(
-                    f"'{source}' has no header: write '>' and a name before each sequence."
+            refuse(
+                (
+                    not found,
+                    f"'{source}' has no header: write '>' and a name before each sequence.",
                 )
+            )
             found[name] += "".join(line.split())
     # The stop that may end a sequence is none of its letters. Some letters have no capital of one
     # letter, which would shift all places behind them.
@@ -171,10 +173,12 @@ def causal_spellings(model: Any, records: Sequence[Record]) -> list[str]:
             f"'{model.name}' does not know as a letter; take it out, or use another model",
         )
         found.append(next(filter(model.knows, (record.sequence, " ".join(record.sequence))), ""))
-        if not found[-1]:
-            raise InputError(
-                f"the tokenizer of '{model.name}' does not read the letters of '{record.name}'."
+        refuse(
+            (
+                not found[-1],
+                f"the tokenizer of '{model.name}' does not read the letters of '{record.name}'.",
             )
+        )
     return found
 
 

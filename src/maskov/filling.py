@@ -208,8 +208,7 @@ class Filler:
             error = missing if normalised else math.hypot(*errors) / total
             spent, last = scorer.passes, scorer.passes - spent
             # A few draws may look better than they are, and people want more than a few fills.
-            small = error <= AIM and width > _FIRST
-            if small or spent - begun + 2 * last > self.passes:
+            if (error <= AIM and width > _FIRST) or spent - begun + 2 * last > self.passes:
                 break
             # Twice as many draws, where they make the error smallest.
             width, wanted = 2 * width, 2 * sum(one.draws for one in found)

@@ -339,8 +339,8 @@ def measure(
                 told(f"{energy}, T = {temperature:g}, {group[0]} tokens")
             each.append(_at_length(energy, temperature, group, lines, scorer, plan))
         found.append(_target(energy, temperature, each, by_length))
-    count = int((~model.forbidden).sum())
-    return Evidence(tuple(found), math.log(count), sum(map(len, by_length.values())))
+    uniform = math.log(int((~model.forbidden).sum()))
+    return Evidence(tuple(found), uniform, sum(map(len, by_length.values())))
 
 
 def _by_length(
@@ -349,11 +349,13 @@ def _by_length(
     """Return the texts of each length, with their tokens; refuse what has probability zero."""
     sources = model.sources if isinstance(model, ConditionalModel) else None
     pairs = 0 if sources is None else len(sources.texts)
-    if isinstance(model, ConditionalModel) and (not pairs or len(texts) not in (0, pairs)):
-        raise InputError(
+    refuse(
+        (
+            isinstance(model, ConditionalModel) and (not pairs or len(texts) not in (0, pairs)),
             f"'{model.name}' has {pairs} sources, and there are {len(texts)} texts: give one "
-            "translation of each of the --sources."
+            "translation of each of the --sources.",
         )
+    )
     every = range(1) if not pairs else () if texts else range(pairs)
     found: dict[Group, list[tuple[str, list[int]]]] = {
         (length, source): [] for length in lengths for source in every
@@ -395,19 +397,17 @@ def _at_length(
     values = kernel.bridge(1.0).total(known) if lines else torch.zeros(0, dtype=torch.float64)
     if isinstance(energy, Ordered) and temperature == 1:
         bounds = _bounds(energy, group, scorer, plan) if plan.bounds else None
-        one = LengthEvidence(
+        return LengthEvidence(
             length, len(lines), 0.0, 0.0, float(values.sum()), 0.0, True, (), bounds=bounds,
             line=line,
-        )  # fmt: skip
-        return one, values
+        ), values  # fmt: skip
     kernel = _with_path(kernel, group, scorer, plan)
     summary, passes = _populations(kernel, group, scorer, plan)
-    one = LengthEvidence(
+    return LengthEvidence(
         length, len(lines), summary.log_z.value, summary.log_z.error, float(values.sum()), passes,
         not summary.problems, tuple(summary.problems), _curve(kernel, summary, known, length),
         line=line,
-    )  # fmt: skip
-    return one, values
+    ), values  # fmt: skip
 
 
 def _with_path(kernel: Population, group: Group, scorer: Scorer, plan: EvidencePlan) -> Population:
@@ -429,11 +429,10 @@ def _populations(
         weights.append(chains.log_weight.cpu().numpy())
         scorer.check()
     last = kernel.energy.total(chains.part_values.values)  # type: ignore[union-attr]
-    summary = PopulationSummary.of(
+    return PopulationSummary.of(
         np.stack(weights), chains.ancestor.cpu().numpy(), last.cpu().numpy(), plan.particles,
         moves=kernel.moves * len(kernel.path), positions=group[0],
-    )  # fmt: skip
-    return summary, (scorer.passes - before) / count
+    ), (scorer.passes - before) / count  # fmt: skip
 
 
 def _bounds(energy: Ordered, group: Group, scorer: Scorer, plan: EvidencePlan) -> Bounds:

@@ -289,13 +289,15 @@ def ordinal_alpha(items: Iterable[Sequence[int]]) -> float | None:
     return float(1 - (coincidences * distances).sum() / (expected * distances).sum())
 
 
-def to_cell(text: str) -> str:
-    """Return text with ' in front if a spreadsheet could take it for a formula.
+def to_cell(value: str | int) -> str | int:
+    """Return a value; text with ' in front if a spreadsheet could take it for a formula.
 
     A full-width sign begins a formula in some languages' versions of spreadsheets.
     """
-    marked = text[:1] in ("\t", "\r", "\n", "'") or text.lstrip()[:1] in tuple("=+-@＝＋－＠")
-    return f"'{text}" if marked else text
+    marked = isinstance(value, str) and (
+        value[:1] in ("\t", "\r", "\n", "'") or value.lstrip()[:1] in tuple("=+-@＝＋－＠")
+    )
+    return f"'{value}" if marked else value
 
 
 def _by_item(rows: Iterable[Mapping[str, Any]], scale: str) -> list[list[int]]:
@@ -322,10 +324,9 @@ def _table(columns: str, rows: Iterable[Mapping[str, Any]]) -> str:
     """Return CSV; all texts are quoted, so that no other separator splits them."""
     file = io.StringIO(newline="")
     writer = csv.writer(file, quoting=csv.QUOTE_NONNUMERIC)
-    writer.writerow(columns.split())
-    for row in rows:
-        cells = (row.get(name, "") for name in columns.split())
-        writer.writerow([to_cell(cell) if isinstance(cell, str) else cell for cell in cells])
+    names = columns.split()
+    writer.writerow(names)
+    writer.writerows([to_cell(row.get(name, "")) for name in names] for row in rows)
     return "\ufeff" + file.getvalue()  # by which spreadsheets know UTF-8
 
 

@@ -221,8 +221,9 @@ class Replayer:
         chains = replace(start, tokens=here, step=start.step + done)
         if not start.resizable:
             return chains
-        sizes = self._traces["sizes"][epoch - 1, chain].tolist()
-        free, region = self.layout.starts[chain].at_sizes(sizes)
+        free, region = self.layout.starts[chain].at_sizes(
+            self._traces["sizes"][epoch - 1, chain].tolist()
+        )
         rest = width - len(free)
         return replace(
             chains,
@@ -289,8 +290,11 @@ def _tests(info: StepInfo, kernel: Metropolis) -> list[Test]:
         stage, passed = plan.stages[number], bool(info.accepted[0]) or number < len(taken) - 1
         levels = zip(names, stage.levels, plan.others, strict=True)
         known = [name for name, level, part in levels if level == len(part.stages)]
-        uniform = float(info.uniform[0, number])
-        tests.append(Test(stage.nearest, ratio, ratio - before, uniform, passed, known))
+        tests.append(
+            Test(
+                stage.nearest, ratio, ratio - before, float(info.uniform[0, number]), passed, known
+            )
+        )
     return tests
 
 

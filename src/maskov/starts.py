@@ -250,8 +250,7 @@ class Layout:
                 start = distinct.starts[int(wrong[0])]
                 name = f"a sequence of {len(start.tokens)} tokens"
                 if not all(start.free) or start.reference:
-                    kind = "text" if start.reference else "template"
-                    name = f"{kind} {start.template + 1}"
+                    name = f"{'text' if start.reference else 'template'} {start.template + 1}"
                 raise InputError(f"{name} cannot meet {constraint}: change one of them.")
 
     def fitted(self, model: MaskedModel, constraints: Sequence[Constraint]) -> Layout:

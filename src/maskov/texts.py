@@ -71,15 +71,19 @@ def read_text(
             f"{what} holds a mask; fill it in, or use `maskov infill`.",
         ),
     )
-    control = model.control_ids() - {model.mask_id}
-    for token in ids:
-        bad = token in control if unknown else token != model.mask_id and not model.may_stand(token)
-        if bad:
-            word = model.token_strings([token])[0]
-            raise InputError(
-                f"{what} holds '{word}', a special or unknown token, which no sample may hold; "
-                "use words of the model's vocabulary."
-            )
+    control = model.control_ids()
+    bad = [
+        token for token in ids
+        if token != model.mask_id
+        and (token in control if unknown else not model.may_stand(token))
+    ]  # fmt: skip
+    refuse(
+        (
+            bad,
+            f"{what} holds '{''.join(model.token_strings(bad[:1]))}', a special or unknown token, "
+            "which no sample may hold; use words of the model's vocabulary.",
+        )
+    )
     return ids
 
 

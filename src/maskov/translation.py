@@ -154,8 +154,12 @@ class TranslationMethod:
     start: str | None = None
 
     def __post_init__(self) -> None:
-        if self.name not in METHODS:
-            raise InputError(f"unknown method '{self.name}'; use one of {', '.join(METHODS)}.")
+        refuse(
+            (
+                self.name not in METHODS,
+                f"unknown method '{self.name}'; use one of {', '.join(METHODS)}.",
+            )
+        )
         given = {name for name in OPTIONS if getattr(self, name) is not None}
         unused = sorted(given - METHODS[self.name])
         known = {"lengths": (*RULES, "sampled"), "start": _STARTS, "pick": PICKS}

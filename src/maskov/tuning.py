@@ -19,7 +19,7 @@ import torch
 
 from maskov.config import Schedule, Tuning
 from maskov.energies.counting import LengthPrior
-from maskov.errors import InputError
+from maskov.errors import InputError, refuse
 from maskov.kernels import Kernel, Metropolis
 from maskov.kernels.base import BurnIn, ended, epoch, kernel_at, whole_epoch, with_leaves
 from maskov.kernels.metropolis import ProposalScores
@@ -433,14 +433,17 @@ def find_path(
     chains = whole.init(kernel.first(blank, scorer, rng), scorer)
     started = scorer.passes
     while not path or path[-1] < 1:
-        if len(path) == _MOST_POINTS:
-            raise InputError("no path to the target was found: the start is too far from it.")
+        refuse(
+            (
+                len(path) == _MOST_POINTS,
+                "no path to the target was found: the start is too far from it.",
+            )
+        )
         path.append(_next(whole, chains, path[-1] if path else 0.0, aim))
         now = replace(kernel, path=(*path[:-1], *sorted({path[-1], 1.0})), epoch=len(path) - 1)
         chains = whole_epoch(now, now.init(chains, scorer), scorer, rng)
         scorer.check()
-    each = (scorer.passes - started) / (count * len(path))
-    return tuple(path), (started - begun) / count, each
+    return tuple(path), (started - begun) / count, (scorer.passes - started) / (count * len(path))
 
 
 def _next(kernel: Population, chains: Chains, here: float, aim: float) -> float:
