@@ -160,8 +160,11 @@ def _checked(name: str, value: Any, kind: Any) -> Any:
     """Return a value as the option has it: numbers plain, such as 1.0 for 1, and paths as paths."""
     kind = get_args(kind)[0] if get_origin(kind) is Annotated else kind
     if not fits(value, kind):
-        advice = f": write {name}=[{_shown(value, 30)}]" if name in ("texts", "templates") else ""
-        advice = advice if isinstance(value, str) else ""
+        advice = (
+            f": write {name}=[{_shown(value, 30)}]"
+            if name in ("texts", "templates") and isinstance(value, str)
+            else ""
+        )
         if name == "model":
             advice = ": load a network with `maskov.load(network, tokenizer=tokenizer)`"
         raise InputError(

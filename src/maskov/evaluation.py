@@ -194,15 +194,16 @@ def _self_bleu(texts: Sequence[str], tokens: str) -> tuple[Estimate | None, str,
 
 
 def perplexity(
-    judge: Autoregressive, texts: Sequence[str], labels: Sequence[str]
+    judge: Autoregressive, texts: Sequence[str], labels: Sequence[str] | None = None
 ) -> tuple[int, Estimate, Estimate, Estimate]:
     """Return the tokens of texts, their perplexity by sentence and by token, and the mean NLL.
 
     Each text is scored after the judge's start token, without an end token. With the negative
     log-likelihood (NLL, −log p in nats), the perplexity by sentence is the mean over sentences of
     exp(NLL / tokens), which weighs sentences equally; that by token is exp(Σ NLL / Σ tokens).
-    `labels` name the texts in refusals.
+    `labels` name the texts in refusals; without them they are counted.
     """
+    labels = labels or [f"sentence {number}" for number in range(1, len(texts) + 1)]
     ids = [judge.tokenise(text) for text in texts]
     for label, tokens in zip(labels, ids, strict=True):
         refuse(

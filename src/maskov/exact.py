@@ -332,6 +332,7 @@ def verify() -> list[Finding]:
         for name, kernel in kernels.items():
             matrix = sweep_matrix(kernel, scorer, states)
             law = dict(zip(names, stationary(matrix).tolist(), strict=True))
-            error = invariance_error(matrix, target)
-            findings.append(Finding(name, str(energy), kernel.leaves_invariant, error, law))
+            findings.append(Finding(
+                name, str(energy), kernel.leaves_invariant, invariance_error(matrix, target), law
+            ))  # fmt: skip
     return findings

@@ -412,8 +412,10 @@ def _at_length(
 
 def _with_path(kernel: Population, group: Group, scorer: Scorer, plan: EvidencePlan) -> Population:
     """Return the population with the path that a pilot finds for it."""
-    blank = _blank(scorer.model, group, PILOTS, FIRST_CHAIN)
-    return with_path(kernel, blank, scorer, CounterRng(plan.seed), plan.passes)
+    return with_path(
+        kernel, _blank(scorer.model, group, PILOTS, FIRST_CHAIN), scorer, CounterRng(plan.seed),
+        plan.passes,
+    )  # fmt: skip
 
 
 def _populations(
@@ -468,8 +470,8 @@ def _known(
     """Return the values of all parts of the energies along the path, for each text."""
     if not lines:
         return torch.zeros((0, 0), dtype=torch.float64)
-    blank = _blank(scorer.model, group, len(lines))
-    chains = replace(blank, tokens=torch.tensor(lines, device=scorer.model.device))
+    tokens = torch.tensor(lines, device=scorer.model.device)
+    chains = replace(_blank(scorer.model, group, len(lines)), tokens=tokens)
     found = kernel.init(chains, scorer).part_values
     scorer.check()
     assert found is not None

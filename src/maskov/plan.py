@@ -156,8 +156,7 @@ def plan(**given: Any) -> Plan:
         check_epochs(schedule, asked.chains, asked.thin)
     scorer = Scorer(model, asked.token_budget, asked.stop)
     # Only a search for lengths runs passes.
-    searches = asked.lengths == "searched"
-    with threads(workers.threads or 1, model) if searches else nullcontext():
+    with threads(workers.threads or 1, model) if asked.lengths == "searched" else nullcontext():
         inputs = inputs_of(
             model, lengths=asked.lengths, chains=asked.chains, seed=asked.seed,
             sampled=resizes(kernel), scorer=scorer, **_start(asked, model),

@@ -373,8 +373,9 @@ def fill(
     if start == "mask-predict":
         refuse((conditional.constraints, "mask-predict keeps no constraints: use another --start."))
         for iteration in range(ITERATIONS):
-            now = mask_predict(ITERATIONS).at(iteration, None, None)
-            chains = whole_epoch(now, chains, scorer, rng)
+            chains = whole_epoch(
+                mask_predict(ITERATIONS).at(iteration, None, None), chains, scorer, rng
+            )
         return replace(chains, bounds=bounds)
     if start == "greedy":
         # Under constraints, one place after the other.

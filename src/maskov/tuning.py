@@ -94,8 +94,9 @@ def tune(
         own = torch.tensor([[len(one.tokens) for one in end.starts] for end in ends]).T
         # All chains together make at most as many steps as the run.
         steps = int(last.steps(chains).max()) * schedule.epochs * len(layout.starts)
-        most = max(_LENGTH_STEPS, steps // _LENGTH_CHAINS)
-        found, even = flat_weights(last, chains, own, most, scorer, rng)
+        found, even = flat_weights(
+            last, chains, own, max(_LENGTH_STEPS, steps // _LENGTH_CHAINS), scorer, rng
+        )
     scorer.check()
     return Tuning(found.first, found.log_weights, round(even, 3), scorer.passes - before)
 

@@ -99,7 +99,7 @@ def test_perplexities_and_their_errors_are_those_of_a_plain_loop(judge, judge_fo
 
 
 def test_one_sentence_small_budgets_and_judges_without_numbers(judge_folder, judge):
-    tokens, per_sentence, per_token, nll = perplexity(judge, JUDGED[:1], JUDGED[:1])
+    tokens, per_sentence, per_token, nll = perplexity(judge, JUDGED[:1])
     assert per_sentence.value == pytest.approx(per_token.value)
     assert per_token.value == pytest.approx(math.exp(nll.value / tokens))
     assert {one.standard_error for one in (per_sentence, per_token, nll)} == {None}
