@@ -203,8 +203,7 @@ def _written(kind: Any) -> str:
     """Write a type as its annotation does, without modules."""
     if get_origin(kind) in _UNIONS:
         return " | ".join(map(_written, get_args(kind)))
-    text = inspect.formatannotation(kind).replace("NoneType", "None")
-    return re.sub(r"[\w.]+\.(?=\w)", "", text)
+    return re.sub(r"[\w.]+\.(?=\w)", "", inspect.formatannotation(kind)).replace("NoneType", "None")
 
 
 def _shown(value: Any, most: int = 40) -> str:

@@ -162,7 +162,7 @@ def score_texts(
             strings = model.token_strings(ids)
             unknown = sum(not model.may_stand(token) for token in ids)
             # The energy that was asked for is the first, unless it is one of both.
-            energies = {str(energy): total} if str(energy) not in named else {}
+            energies = {} if str(energy) in named else {str(energy): total}
             energies |= {name: values[row] for name, values in named.items()}
             scores.append(
                 Score(

@@ -517,29 +517,26 @@ def run_method(
     given: ConditionalModel,
     method: TranslationMethod,
     drafts: Sequence[str] | None = None,
+    listener: Listener | None = None,
     **settings: Any,
 ) -> Run:
     """Run the chains of a method over the sources of a model.
 
     A method that starts from translations needs `drafts`, one of each source.
     """
-    listener, stop = settings.pop("listener", None), settings.get("stop")
-    return execute(
-        plan(
-            model=given,
-            kernel=method.kernel(Loading(given.device)),
-            schedule=method.schedule(),
-            chains=method.settled.chains,
-            lengths=method.settled.lengths,
-            start=method.settled.start,
-            texts=drafts,
-            thin=1 if method.pick == "lowest" else 0,
-            trace="kept",
-            **settings,
-        ),
-        listener,
-        stop,
+    planned = plan(
+        model=given,
+        kernel=method.kernel(Loading(given.device)),
+        schedule=method.schedule(),
+        chains=method.settled.chains,
+        lengths=method.settled.lengths,
+        start=method.settled.start,
+        texts=drafts,
+        thin=1 if method.pick == "lowest" else 0,
+        trace="kept",
+        **settings,
     )
+    return execute(planned, listener, settings.get("stop"))
 
 
 def translations_of(
