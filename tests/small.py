@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 
-from maskov.exact import balance_error, fresh_state, invariance_error, places, step_matrix
+from maskov.exact import balance_error, invariance_error, places, step_matrix
 from maskov.execution.buffers import SiteBuffers
 from maskov.execution.site_rounds import SiteRounds
 from maskov.kernels import Kernel, Metropolis
@@ -94,7 +94,7 @@ def transition_matrix(kernel, scorer: Scorer, states, masked, asynchronous: bool
 
     The step is the kernel's own or that of asynchronous chains.
     """
-    start = fresh_state(states, masked.expand(states.shape))
+    start = Chains.at(states, free=masked.expand(states.shape))
     if asynchronous and isinstance(kernel, Metropolis):
         return _matrix_in_rounds(kernel, scorer, start, start.free)
     whole = Sweep("left-to-right", int(masked.sum()))
@@ -118,7 +118,7 @@ def random_state(model, count: int, length: int, seed: int = 0) -> Chains:
     generator = torch.Generator().manual_seed(seed)
     allowed = (~model.forbidden).nonzero().flatten()
     tokens = allowed[torch.randint(len(allowed), (count, length), generator=generator)]
-    state = fresh_state(tokens)
+    state = Chains.at(tokens)
     return Chains(**{**state.__dict__, "chain": torch.arange(count)})
 
 

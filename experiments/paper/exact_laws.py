@@ -15,7 +15,6 @@ from maskov import Gibbs, Metropolis, Norm, Raw, Sweep, counterexample
 from maskov.exact import (
     all_states,
     distribution,
-    fresh_state,
     invariance_error,
     stationary,
     step_matrix,
@@ -24,6 +23,7 @@ from maskov.exact import (
 from maskov.kernels import Kernel
 from maskov.models.scorer import Scorer
 from maskov.moves import Site
+from maskov.types import Chains
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class ExactLaws(Cell):
             if order == "left to right":
                 return sweep_matrix(kernel, engine, states)
             masks = torch.eye(model.max_length, dtype=torch.bool)
-            places = (fresh_state(states, mask.expand(states.shape)) for mask in masks)
+            places = (Chains.at(states, free=mask.expand(states.shape)) for mask in masks)
             first_step, second_step = (step_matrix(kernel, engine, place) for place in places)
             if order == "right to left":
                 return second_step @ first_step

@@ -25,7 +25,6 @@ import torch
 
 import maskov
 from maskov.energies import Autoregressive, parse_energy
-from maskov.energies.ordered import Ordered
 from maskov.fasta import parse
 from maskov.likelihood import EvidencePlan, TargetEvidence, causal_nats, measure
 from maskov.models.autoregressive import AutoregressiveTranslator
@@ -152,13 +151,12 @@ def _measure(options: argparse.Namespace, document: dict[str, Any], path: Path) 
     model = maskov.load(options.model, options.device)
     texts = [line for line in options.texts.read_text().splitlines() if line.strip()]
     plan = EvidencePlan(
-        maskov.Site(), Ordered(), options.particles, options.populations, passes=options.passes,
-        seed=options.seed,
+        options.particles, options.populations, passes=options.passes, seed=options.seed
     )  # fmt: skip
     document |= {
         "model": options.model, "fingerprint": model.fingerprint(), "texts": str(options.texts),
-        "sentences": len(texts), "moves": plan.moves, "longer": plan.longer, "seed": plan.seed,
-        "version": maskov.__version__,
+        "sentences": len(texts), "moves": plan.moves, "longer": maskov.Population.longer,
+        "seed": plan.seed, "version": maskov.__version__,
     }  # fmt: skip
     with torch.inference_mode():
         for energy, temperature in (*((name, 1.0) for name in NORMALISED), *TARGETS):

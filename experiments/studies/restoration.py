@@ -33,7 +33,7 @@ import maskov
 from maskov.energies import parse_energy
 from maskov.energies.ordered import Ordered
 from maskov.fasta import read_fasta, spelled
-from maskov.filling import DEFAULT_ENERGY, DistinctScorer, Filler, Shape
+from maskov.filling import DEFAULT_ENERGY, DistinctScorer, Filler, OrderedFills, Shape
 from maskov.kernels import Metropolis
 from maskov.kernels.base import ended, epoch
 from maskov.models.base import Queries
@@ -295,7 +295,7 @@ class Methods:
 
     def _infill(self, gap: Gap, energy: Any, passes: int = PASSES) -> dict[str, Any]:
         """Fill as `maskov infill` does."""
-        filler = Filler(energy, 1.0, self.scorer, passes)
+        filler = Filler(energy, 1.0, OrderedFills(self.scorer), passes)
         shapes = [gap.shape(self.model.mask_id, size) for size in gap.sizes]
         found, cost = self._timed(lambda: filler.fill("", shapes))
         texts, truth = [one.text for one in found.fills[:TOP]], self.text(gap, gap.truth)

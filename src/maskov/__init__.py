@@ -20,12 +20,11 @@ _MODULES = {
     if isinstance(node, ast.ImportFrom)
     for alias in node.names
 }
+__all__ = sorted(_MODULES)
 
 
 def __getattr__(name: str) -> Any:
     """Import what is used: PyTorch takes seconds, and `maskov --help` does not need it."""
-    if name == "__all__":
-        return sorted(_MODULES)
     if name in _MODULES:
         return getattr(import_module(_MODULES[name]), name)
     if not name.startswith("_") and find_spec(f"maskov.{name}") is not None:
@@ -34,4 +33,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(_MODULES)
+    return __all__

@@ -17,7 +17,7 @@ from maskov.config import (
     ModelSource,
     Schedule,
 )
-from maskov.errors import InputError
+from maskov.errors import refuse
 from maskov.options import (
     MODEL,
     RUN,
@@ -222,9 +222,15 @@ def runs_chains(given: Mapping[str, Any]) -> bool:
     """Whether the options of `infill` ask for chains or populations; they have no use for some."""
     own = inspect.signature(infill).parameters
     others = {name for name, value in given.items() if value != own[name].default} - _OF_FILLS
-    for name in ("whole_words", "spans"):
-        if others and given.get(name):
-            raise InputError(f"chains have no use for '{name}': drop it, or what asks for them.")
+    refuse(
+        *(
+            (
+                others and given.get(name),
+                f"chains have no use for '{name}': drop it, or what asks for them.",
+            )
+            for name in ("whole_words", "spans")
+        )
+    )
     return bool(others)
 
 

@@ -68,7 +68,7 @@ from maskov.kernels.registry import (
 )
 from maskov.models import MaskedModel, choose_device, load
 from maskov.moves import MaskedConditional, Move, Site, Span
-from maskov.options import hints_of, parse_model, words_of
+from maskov.options import findable, hints_of, parse_model, words_of
 from maskov.parts import is_import_path, load_part, parse_call
 from maskov.random import CounterRng
 from maskov.runs.manifest import resizes, usual_burn_in
@@ -108,14 +108,19 @@ class GivenModel:
         """Return the model."""
         return self.loaded or load(**vars(self.source), device=self.device, precision=precision)
 
+    def loading(self, budget: int | None = None) -> Loading:
+        """Return where and how energies load their models: as this one, by names that last."""
+        trust = self.source is not None and self.source.trust_remote_code
+        return Loading(self.device, trust, find=findable, budget=budget)
+
 
 class Arguments(SimpleNamespace):
     """The value of each keyword of a function; their types are those of its signature."""
 
     def given(self, *names: str) -> list[str]:
         """Return which of these are not as the function has them by default."""
-        known = [name for name in names if name in self._defaults]
-        return [name for name in known if getattr(self, name) != self._defaults[name]]
+        own = self._defaults
+        return [name for name in names if name in own and getattr(self, name) != own[name]]
 
     def refuse_both(self, other: str, *names: str) -> None:
         """Refuse options that an object says already."""
@@ -155,8 +160,11 @@ def _checked(name: str, value: Any, kind: Any) -> Any:
     """Return a value as the option has it: numbers plain, such as 1.0 for 1, and paths as paths."""
     kind = get_args(kind)[0] if get_origin(kind) is Annotated else kind
     if not fits(value, kind):
-        advice = f": write {name}=[{_shown(value, 30)}]" if name in ("texts", "templates") else ""
-        advice = advice if isinstance(value, str) else ""
+        advice = (
+            f": write {name}=[{_shown(value, 30)}]"
+            if name in ("texts", "templates") and isinstance(value, str)
+            else ""
+        )
         if name == "model":
             advice = ": load a network with `maskov.load(network, tokenizer=tokenizer)`"
         raise InputError(
@@ -174,8 +182,6 @@ def _checked(name: str, value: Any, kind: Any) -> Any:
 def fits(value: Any, kind: Any) -> bool:
     """Whether a value is of a kind, written as a type."""
     origin, parts = get_origin(kind), get_args(kind)
-    if origin is Annotated:
-        return fits(value, parts[0])
     if origin in _UNIONS:
         return any(fits(value, part) for part in parts)
     if kind is Any or isinstance(value, bool):  # which is a number to Python
@@ -197,8 +203,7 @@ def _written(kind: Any) -> str:
     """Write a type as its annotation does, without modules."""
     if get_origin(kind) in _UNIONS:
         return " | ".join(map(_written, get_args(kind)))
-    text = inspect.formatannotation(kind).replace("NoneType", "None")
-    return re.sub(r"[\w.]+\.(?=\w)", "", text)
+    return re.sub(r"[\w.]+\.(?=\w)", "", inspect.formatannotation(kind)).replace("NoneType", "None")
 
 
 def _shown(value: Any, most: int = 40) -> str:
@@ -209,8 +214,7 @@ def _shown(value: Any, most: int = 40) -> str:
 # What the arguments of `maskov.sample` mean.
 
 # Options that an object has when it is given.
-_OF_CONSTRAINTS = ("contains", "avoid", "allow", "max_changes")
-_OF_MOVES = ("proposal", *_OF_CONSTRAINTS)
+_OF_MOVES = ("proposal", "contains", "avoid", "allow", "max_changes")
 OF_KERNELS = ("energy", "moves", "delayed", *_OF_MOVES)
 OF_SCHEDULES = ("epochs", "burn_in", "burn_in_energy", "target_temperature", "force_accept")
 
@@ -234,10 +238,9 @@ def with_defaults(asked: Arguments) -> None:
 
 def workers_of(asked: Arguments) -> Workers:
     """Return who does the work."""
-    if not isinstance(asked.workers, Workers):
-        return Workers(asked.workers, threads=getattr(asked, "threads", None))
-    threads = getattr(asked, "threads", None)
-    return replace(asked.workers, threads=threads) if threads is not None else asked.workers
+    threads, given = getattr(asked, "threads", None), asked.workers
+    workers = given if isinstance(given, Workers) else Workers(given)
+    return workers if threads is None else replace(workers, threads=threads)
 
 
 def stopping_rule(until: str | None) -> UntilConverged | None:
@@ -245,11 +248,13 @@ def stopping_rule(until: str | None) -> UntilConverged | None:
     if until is None:
         return None
     word, colon, draws = until.partition(":")
-    if word != "converged" or (colon and not draws.isdecimal()) or (colon and not int(draws)):
-        raise InputError(
+    refuse(
+        (
+            word != "converged" or (colon and not (draws.isdecimal() and int(draws))),
             f"a run can continue until 'converged', or 'converged:400' for 400 effective draws, "
-            f"not until '{until}' (--until)."
+            f"not until '{until}' (--until).",
         )
+    )
     return UntilConverged(int(draws)) if colon else UntilConverged()
 
 
@@ -365,11 +370,13 @@ def kernel_of(asked: Arguments, loading: Loading) -> tuple[Kernel, LinearSchedul
         asked.refuse("a custom kernel has its own options: drop {}.", *OF_KERNELS)
         path, arguments, options = parse_call(name)
         return as_kernel(load_part(path, arguments, options, trust=True)), None
-    if name not in KERNELS:
-        raise InputError(
+    refuse(
+        (
+            name not in KERNELS,
             f"unknown kernel '{name}'; use one of {', '.join(KERNELS)}, or a custom one such as "
-            "my_module:MyKernel."
+            "my_module:MyKernel.",
         )
+    )
     early = DelayedAcceptance() if asked.delayed is None else parse_delayed(asked.delayed)
     constraints = constraints_of(asked, change_lengths(moves))
     proposal = asked.proposal or MaskedConditional()
@@ -389,33 +396,43 @@ def kernel_of(asked: Arguments, loading: Loading) -> tuple[Kernel, LinearSchedul
         kernel, block = named_kernel(name, iterations=_most_epochs(asked)), None
     elif name == "gibbs":
         chosen, _, block = parse_moves("site" if moves is None else moves, proposal)
-        if len(chosen) != 1 or not isinstance(chosen[0], Site):
-            raise InputError("--kernel gibbs moves sites: write --moves 'site(...)', or use mh.")
+        refuse(
+            (
+                len(chosen) != 1 or not isinstance(chosen[0], Site),
+                "--kernel gibbs moves sites: write --moves 'site(...)', or use mh.",
+            )
+        )
         kernel = named_kernel(name, moves=chosen)
     else:
         # A word that must be there moves only with its neighbours.
         usual = "span" if asked.particles is None or asked.contains else "site"
         chosen, weights, block = parse_moves(usual if moves is None else moves, proposal)
-        if asked.proposal is not None and all(move.conditional is not proposal for move in chosen):
-            raise InputError("a custom move has its own options: drop --proposal.")
+        refuse(
+            (
+                asked.proposal is not None
+                and all(move.conditional is not proposal for move in chosen),
+                "a custom move has its own options: drop --proposal.",
+            )
+        )
         energy = energy_of("raw" if asked.energy is None else asked.energy, loading)
         kernel = named_kernel(name, energy, chosen, weights, delayed=early)
-    if constraints and kernel.conditional.constraints != proposal.constraints:
-        raise InputError(
+    refuse(
+        (
+            constraints and kernel.conditional.constraints != proposal.constraints,
             f"'{name}' with these moves does not keep constraints: use mh with site, span, "
-            "insert-delete or resize, or drop --contains, --avoid, --allow and --max-changes."
+            "insert-delete or resize, or drop --contains, --avoid, --allow and --max-changes.",
         )
+    )
     return kernel, block
 
 
-def draws(asked: Arguments, kernel: Kernel) -> bool:
-    """Whether samples are independent draws: of an ordered energy, and nothing says otherwise."""
+def draws(asked: Arguments) -> bool:
+    """Whether nothing speaks against independent draws, of an energy that has them."""
     given = asked.given(
         "moves", "particles", "target_temperature", "force_accept", "delayed",
         "texts", "freeze", "passes", "until", *_OF_MOVES,
     )  # fmt: skip
-    named = asked.kernel == "mh" and asked.schedule is None and not given
-    return named and isinstance(kernel.energy, Ordered)
+    return asked.kernel == "mh" and asked.schedule is None and not given
 
 
 def population_of(asked: Arguments, kernel: Kernel) -> Population:
@@ -468,8 +485,6 @@ def check_population(asked: Arguments, kernel: Population) -> None:
 
 def with_room(kernel: Kernel, asked: Arguments, model: MaskedModel) -> Kernel:
     """Return the kernel with spans that move every word of --contains at once, unless sized."""
-    if isinstance(kernel, Population):
-        return replace(kernel, kernel=with_room(kernel.kernel, asked, model))
     words, moves = words_of(asked.contains), listed_moves(asked.moves or "span")
     if not words or "span" not in [str(move).partition(":")[0].strip() for move, _ in moves]:
         return kernel
@@ -500,8 +515,7 @@ def schedule_of(
         return asked.schedule, {}
     falling = asked.target_temperature
     if not isinstance(falling, LinearSchedule):
-        if not falling > 0:
-            raise InputError(f"the target temperature must be above 0, not {falling:g}.")
+        refuse((not falling > 0, f"the target temperature must be above 0, not {falling:g}."))
         # Where it is the kernel's own, 1, nothing is scheduled.
         falling = None if falling == 1 else LinearSchedule(falling, 0.0, falling)
     epochs, burn_in, first, name = _most_epochs(asked), asked.burn_in, None, None
@@ -516,14 +530,7 @@ def schedule_of(
     if asked.burn_in_energy not in (None, "same"):
         first = energy_of(asked.burn_in_energy, loading)
         name = energy_name(first)
-    schedule = Schedule(
-        epochs=epochs,
-        burn_in=burn_in,
-        target_temperature=falling,
-        block=block,
-        force_accept=asked.force_accept,
-        burn_in_energy=name,
-    )
+    schedule = Schedule(epochs, burn_in, falling, block, asked.force_accept, name)
     return schedule, {} if name is None or first is None else {name: first}
 
 

@@ -72,14 +72,14 @@ def shapes_of(
     gaps: Sequence[Gap] = (),
 ) -> list[Shape]:
     """Return the template with its blanks at each of their sizes."""
-    read = read_template(model, template, line)
-    bounds = [*read.bounds.values(), ONE]  # of regions; all other blanks, number −1, are one token
+    given, region, sized = read_template(model, template, line)
+    bounds = [*sized.values(), ONE]  # of regions; all other blanks, number −1, are one token
     # A region is one blank; neighbours of one token are separate blanks.
     starts = [
-        place for place, (token, region) in enumerate(zip(read.ids, read.region, strict=True))
-        if token == model.mask_id and (region < 0 or region not in read.region[:place])
+        place for place, (token, number) in enumerate(zip(given, region, strict=True))
+        if token == model.mask_id and (number < 0 or number not in region[:place])
     ]  # fmt: skip
-    ranges = [range(few, most + 1) for few, most in (bounds[read.region[one]] for one in starts)]
+    ranges = [range(few, most + 1) for few, most in (bounds[region[one]] for one in starts)]
     refuse(
         (
             math.prod(map(len, ranges)) > MOST_SHAPES,
@@ -90,12 +90,12 @@ def shapes_of(
     found = []
     for sizes in product(*ranges):
         ids, blanks, end = list[int](), list[tuple[int, ...]](), 0
-        for start, size, sized in zip(starts, sizes, ranges, strict=True):
-            ids += read.ids[end:start]
+        for start, size, each in zip(starts, sizes, ranges, strict=True):
+            ids += given[end:start]
             blanks.append(tuple(range(len(ids), len(ids) + size)))
             ids += [model.mask_id] * size
-            end = start + sized[0]
-        tokens = torch.tensor(ids + read.ids[end:], device=model.device)
+            end = start + each[0]
+        tokens = torch.tensor(ids + given[end:], device=model.device)
         one = Sequences(tokens[None], torch.tensor([len(tokens)], device=model.device))
         log_prior = 0.0 if prior is None else -float(prior(model, one))
         if math.isfinite(log_prior) and model.min_length <= len(tokens) <= model.max_length:
@@ -119,8 +119,7 @@ def context_energy(scorer: Scorer, shape: Shape, sized: Sequence[int]) -> float:
     """
     model, tokens = scorer.model, shape.tokens
     ends = torch.tensor([place for blank in sized for place in shape.blanks[blank]])
-    places = torch.arange(len(tokens))
-    distance = (places[:, None] - ends).abs().amin(1).to(tokens.device)
+    distance = (torch.arange(len(tokens))[:, None] - ends).abs().amin(1).to(tokens.device)
     # Masks are forbidden, and so are tokens that the model never gives.
     order = ((distance <= REACH) & ~model.forbidden[tokens]).nonzero().flatten()
     order = order[distance[order].argsort(descending=True, stable=True)]
@@ -166,13 +165,13 @@ class OrderedFills:
 
     def __init__(
         self,
-        scorer: Scorer,
+        scorer: DistinctScorer,
         whole_words: bool = False,
         constraints: tuple[Constraint, ...] = (),
         rng: CounterRng | None = None,
     ) -> None:
         model = scorer.model
-        self._scorer, self._rng = scorer, rng or CounterRng(0)
+        self.scorer, self._rng = scorer, rng or CounterRng(0)
         self._conditional = MaskedConditional(constraints=constraints)
         self._allowed = ~model.forbidden
         if whole_words:
@@ -218,8 +217,6 @@ class OrderedFills:
             (_HEATS, _SHARES), dtype=torch.float64, device=shape.tokens.device
         )
         for size, order in zip(parts, [places, places[::-1]], strict=False):
-            if not size:
-                continue
             tokens = shape.tokens.repeat(size, 1)
             chain = torch.arange(first, first + size, device=tokens.device)
             step = torch.zeros_like(chain)
@@ -228,14 +225,14 @@ class OrderedFills:
             # log q at each temperature, along the same path.
             logs = shares.log().repeat(size, 1)
             for number, place in enumerate(order):
+                if not len(tokens):
+                    break
                 here = self._logs(shape, tokens, order, number)
                 if place == order[-1]:
                     _avoid(here, tokens[:, order[:-1]], [places.index(one) for one in order], known)
                 alive = (here > -torch.inf).any(1)
                 tokens, logs, own, here = tokens[alive], logs[alive], own[alive], here[alive]
                 chain, step = chain[alive], step[alive]
-                if not len(tokens):
-                    break
                 heated = (here[:, None, :] / heats[:, None]).log_softmax(2)
                 mine = heated[torch.arange(len(own), device=own.device), own].exp()
                 token = self._rng.categorical(mine, chain, step, Purpose.TOKEN, step + place)
@@ -250,11 +247,11 @@ class OrderedFills:
         self, shape: Shape, tokens: Int[Tensor, "n length"], order: list[int], number: int
     ) -> Float[Tensor, "n vocabulary"]:
         """Return log q of each token at the next place, over those that it may have; or −inf."""
-        model, place = self._scorer.model, order[number]
+        model, place = self.scorer.model, order[number]
         length = torch.full_like(tokens[:, 0], tokens.shape[1])
         masked = torch.zeros_like(tokens, dtype=torch.bool)
         masked[:, place] = True
-        hidden = self._scorer.hidden(Queries(tokens, length, masked))
+        hidden = self.scorer.hidden(Queries(tokens, length, masked))
         allowed = self._allowed.repeat(len(tokens), 1)
         at = torch.full_like(length, place)
         partly = self._conditional.filling(Sequences(tokens, length), masked, at, model)
@@ -270,8 +267,11 @@ class OrderedFills:
                 allowed &= (used >= gap[0]) | bool(left)
         parts = torch.split(hidden, model.head_rows)
         logs = torch.cat([model.logits(part) for part in parts]).double()
-        logs = logs.masked_fill(~allowed, -torch.inf)
-        return logs.log_softmax(1).nan_to_num(nan=-torch.inf, neginf=-torch.inf)
+        return (
+            logs.masked_fill(~allowed, -torch.inf)
+            .log_softmax(1)
+            .nan_to_num(nan=-torch.inf, neginf=-torch.inf)
+        )
 
 
 def _avoid(

@@ -100,9 +100,8 @@ class LinearSchedule:
         return 0.0 if self.rate == 0 else (self.start - self.floor) / self.rate
 
     def __str__(self) -> str:
-        if self.rate == 0:
-            return f"{self.start:g}"
-        return f"{self.start:g}-{self.rate:g}/epoch>={self.floor:g}"
+        falling = f"-{self.rate:g}/epoch>={self.floor:g}" if self.rate else ""
+        return f"{self.start:g}{falling}"
 
 
 @dataclass(frozen=True)
@@ -234,14 +233,15 @@ class Inputs:
 
     def __post_init__(self) -> None:
         given = [self.length, self.texts, self.templates, self.sources]
-        drafts = self.sources is not None and self.texts is not None
-        together = drafts or (self.sampled and self.length is not None and self.texts is not None)
+        # Drafts of translations, and texts of which chains may have any length in a range.
+        together = self.texts is not None and (
+            self.sources is not None or (self.sampled and self.length is not None)
+        )
         kind = "sources" if self.sources is not None else "texts"
         lines = len(self.sources or self.texts or self.templates or ())
         chosen, bounds, frozen = self.chosen or (), self.bounds or (), self.frozen or ()
         each = {"texts": self.texts, "chosen": self.chosen, "bounds": self.bounds,
                 "frozen": self.frozen, "names": self.names}  # fmt: skip
-        as_many = f"must have as many entries as the {kind}."
         refuse(
             (
                 sum(value is not None for value in given) - together != 1,
@@ -262,7 +262,10 @@ class Inputs:
             ),
             (self.names is not None and self.sources is not None, "'inputs.names' go with texts."),
             *(
-                (value is not None and len(value) != lines, f"'inputs.{name}' {as_many}")
+                (
+                    value is not None and len(value) != lines,
+                    f"'inputs.{name}' must have as many entries as the {kind}.",
+                )
                 for name, value in each.items()
             ),
             *(
@@ -477,11 +480,6 @@ class Manifest:
             (
                 bool(self.particles) and self.chains % self.particles != 0,
                 "'particles' must divide the number of chains.",
-            ),
-            (
-                self.chains * self.schedule.epochs > MOST_TRACED,
-                f"{self.chains} chains of {self.schedule.epochs} epochs are more than one run can "
-                "trace; use fewer, or several runs.",
             ),
             (
                 self.stopped_at is not None

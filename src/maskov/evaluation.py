@@ -21,8 +21,7 @@ import numpy.typing as npt
 from maskov.energies import Autoregressive
 from maskov.errors import InputError, ModelError, reason_of, refuse
 from maskov.fasta import Record, causal_spellings
-from maskov.runs import Run
-from maskov.runs.result import record_of
+from maskov.runs.result import Run, record_of
 from maskov.version import __version__
 
 if TYPE_CHECKING:
@@ -51,9 +50,8 @@ class Estimate:
 
 def mean(values: npt.NDArray[Any]) -> Estimate:
     """Return the mean over sentences."""
-    if len(values) < 2:
-        return Estimate(float(values.mean()), None)
-    return Estimate(float(values.mean()), float(values.std(ddof=1) / math.sqrt(len(values))))
+    error = float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else None
+    return Estimate(float(values.mean()), error)
 
 
 def ratio(parts: npt.NDArray[Any], wholes: npt.NDArray[Any]) -> Estimate:
@@ -166,8 +164,7 @@ def evaluate_run(run: Run, judge: Autoregressive, training: str | Path | None = 
     Those of a run that started from FASTA are sequences of letters.
     """
     samples = run.samples
-    if not samples:
-        raise InputError("the run has no samples yet; finish it with `maskov resume`.")
+    refuse((not samples, "the run has no samples yet; finish it with `maskov resume`."))
     letters, several = run.manifest.inputs.names is not None, bool(run.manifest.config.thin)
     texts = [record_of(one, several) if letters else one.text for one in samples]
     evaluation = evaluate(texts, judge, training)
@@ -187,12 +184,13 @@ def _self_bleu(texts: Sequence[str], tokens: str) -> tuple[Estimate | None, str,
     """
     if len(texts) < 2:
         return None, "none", ["self-BLEU needs at least two sentences"]
-    chosen = subset(texts)
+    size = min(MAX_SENTENCES, len(texts))
+    chosen = [texts[index * len(texts) // size] for index in range(size)]  # evenly spaced
     try:
         bleu = self_bleu(chosen)
     except ImportError:
         return None, "none", ["self-BLEU needs sacreBLEU: pip install '.[evaluate]'"]
-    return bleu, f"sacrebleu-{version('sacrebleu')},exp,{tokens},n={len(chosen)}", []
+    return bleu, f"sacrebleu-{version('sacrebleu')},exp,{tokens},n={size}", []
 
 
 def perplexity(
@@ -237,12 +235,6 @@ def distinct(texts: Sequence[str], n: int) -> float | None:
     """Return the fraction of distinct n-grams of words; n-grams do not cross sentences."""
     grams = [gram for text in texts for gram in _ngrams(text.split(), n)]
     return len(set(grams)) / len(grams) if grams else None
-
-
-def subset(texts: Sequence[str], size: int = MAX_SENTENCES) -> list[str]:
-    """Return at most `size` evenly spaced texts."""
-    size = min(size, len(texts))
-    return [texts[index * len(texts) // size] for index in range(size)]
 
 
 def self_bleu(texts: Sequence[str]) -> Estimate:
@@ -315,8 +307,7 @@ def _lines(file: Any, training: object, update: Callable[[bytes], object]) -> It
         except UnicodeDecodeError as error:
             raise InputError(f"'{training}' is not UTF-8 text (line {number}).") from error
         yield text
-    if not number:
-        raise InputError(f"'{training}' is empty; give one sentence per line.")
+    refuse((not number, f"'{training}' is empty; give one sentence per line."))
 
 
 def _sequences(lines: Iterable[str], training: object) -> Iterator[str]:
@@ -328,8 +319,7 @@ def _sequences(lines: Iterable[str], training: object) -> Iterator[str]:
             yield text.removesuffix("*")
             text, headed = "", headed or header
         text += "" if header else line.strip()
-        if len(text) > _MAX_LINE:
-            raise InputError(f"a record of '{training}' is too long for a sequence.")
+        refuse((len(text) > _MAX_LINE, f"a record of '{training}' is too long for a sequence."))
     yield text.removesuffix("*")
 
 

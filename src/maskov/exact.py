@@ -6,20 +6,17 @@ what they prove holds for the code that samples, not for a second copy of it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, TypeVar
 
 import torch
 
-from maskov.energies import Norm, Raw
-from maskov.energies.base import Energy
-from maskov.errors import InputError
+from maskov.energies import Energy, Norm, Raw
+from maskov.errors import refuse
 from maskov.kernels import Gibbs, Kernel, Metropolis
-from maskov.models import counterexample
-from maskov.models.base import MaskedModel
+from maskov.models import MaskedModel, counterexample
 from maskov.models.scorer import Scorer
 from maskov.moves import Site, Sweep
 from maskov.random import CounterRng, Purpose, Rng
@@ -31,14 +28,22 @@ _MOST_ROWS = 20_000
 _Result = TypeVar("_Result")
 
 
+def expect(holds: object, message: str) -> None:
+    """Say what is wrong with a custom part, if something is."""
+    if not bool(holds):
+        raise AssertionError(message)
+
+
 def all_states(model: MaskedModel, length: int) -> Int[Tensor, "states length"]:
     """Return every sequence of `length` allowed tokens."""
     allowed = (~model.forbidden).nonzero().flatten()
-    if allowed.numel() ** length > _MOST_STATES:
-        raise InputError(
+    refuse(
+        (
+            allowed.numel() ** length > _MOST_STATES,
             f"{allowed.numel()}^{length} sequences are too many to enumerate; this is for tiny "
-            "models."
+            "models.",
         )
+    )
     return torch.cartesian_prod(*[allowed] * length).reshape(-1, length)
 
 
@@ -54,12 +59,8 @@ def all_sequences(
         for length in range(shortest, longest + 1)
     ]
     chains, held = joined(parts), int(first is not None)
-    bounds = torch.tensor([[shortest - held, longest - held]])
-    return replace(
-        chains,
-        region=torch.where(chains.free, 0, -1),
-        bounds=bounds.expand(len(chains.chain), 1, 2).clone(),
-    )
+    bounds = torch.tensor([[[shortest - held, longest - held]]]).repeat(len(chains.chain), 1, 1)
+    return replace(chains, region=torch.where(chains.free, 0, -1), bounds=bounds)
 
 
 def all_chains(
@@ -76,8 +77,8 @@ def all_chains(
         states = states[states[:, place] == token]
         free = free & (torch.arange(width) != place)
     tokens = torch.nn.functional.pad(states, (0, width - length), value=model.mask_id)
-    chains = fresh_state(tokens, free.expand(tokens.shape).clone())
-    return replace(chains, lengths=torch.full_like(chains.lengths, length))
+    lengths = torch.full((len(tokens),), length)
+    return Chains.at(tokens, lengths=lengths, free=free.expand(tokens.shape).clone())
 
 
 def joined(parts: list[Chains]) -> Chains:
@@ -101,11 +102,8 @@ def distribution(
     `reference` are the texts with which the energy compares them, if it does, and `free` the
     positions that differ between them, if not all do.
     """
-    if lengths is None:
-        lengths = torch.full((len(states),), states.shape[1], device=states.device)
-    source = torch.zeros_like(lengths)
-    given = Sequences(states, lengths, source=source, reference=reference, free=free)
-    values = energy(model, with_passes(energy, Scorer(model), given))
+    chains = Chains.at(states, lengths=lengths, free=free, reference=reference)
+    values = energy(model, with_passes(energy, Scorer(model), chains.sequences))
     return (-values / temperature).softmax(0)
 
 
@@ -113,15 +111,9 @@ def with_passes(energy: Energy, scorer: Scorer, given: Sequences) -> Sequences:
     """Return sequences with the masked passes that an energy needs."""
     if not energy.needs_passes:
         return given
-    cache = scorer.cache(given, energy.needs_normaliser, groups=energy.groups)
-    return replace(given, pass_cache=cache)
-
-
-def fresh_state(
-    tokens: Int[Tensor, "n length"], free: Bool[Tensor, "n length"] | None = None
-) -> Chains:
-    """Return a state whose chains stand at the given sequences, all of one length."""
-    return Chains.at(tokens, free=free)
+    return replace(
+        given, pass_cache=scorer.cache(given, energy.needs_normaliser, groups=energy.groups)
+    )
 
 
 class Outcomes(Rng):
@@ -147,8 +139,7 @@ class Outcomes(Rng):
         index: Int[Tensor, " n"] | None = None,
     ) -> Float[Tensor, " n"]:
         """Return numbers that are the same for all rows."""
-        if purpose is Purpose.ACCEPT:
-            raise AssertionError("decide with `rng.accept`, not with a custom number.")
+        expect(purpose is not Purpose.ACCEPT, "decide with `rng.accept`, not with a custom number.")
         return self._numbers.uniform(torch.zeros_like(chain), step, purpose, index)
 
     def categorical(
@@ -224,8 +215,7 @@ def outcome_matrix(
         source, told = waiting.pop()
         rng = Outcomes(told, seed)
         target = places_of(run(source, rng))
-        if bool((target < 0).any()):
-            raise AssertionError("a step moved to a sequence that is not allowed.")
+        expect((target >= 0).all(), "a step moved to a sequence that is not allowed.")
         matrix.index_put_((source, target), rng.chance, accumulate=True)
         row, told = rng.left()
         if len(row):
@@ -247,7 +237,7 @@ def step_matrix(
     `states` are tokens, all free and of one length, or chains as they are; those whose epoch has
     fewer steps stay. `seed` is that of what is drawn without looking at the tokens.
     """
-    start = states if isinstance(states, Chains) else fresh_state(states)
+    start = states if isinstance(states, Chains) else Chains.at(states)
     kernel = kernel.at(epoch, None, None)
     known = kernel.init(start, scorer)
 
@@ -267,12 +257,11 @@ def step_matrix(
 def _check_step(chains: Chains, rows: Tensor, after: Chains, info: StepInfo) -> None:
     """Refuse a step that did not count itself, or counted other chains."""
     reported = len(info.proposal.rows) == len(info.accepted) == len(rows)
-    if not (reported and bool((info.proposal.rows == rows).all())):
-        raise AssertionError("a step reports other chains than it moved.")
+    same = reported and (info.proposal.rows == rows).all()
+    expect(same, "a step reports other chains than it moved.")
     one = torch.zeros_like(chains.chain).index_fill(0, rows, 1)
     right = (after.epoch_step == chains.epoch_step + one) & (after.step == chains.step + one)
-    if not bool(right.all()):
-        raise AssertionError("a step must count itself: see `maskov.kernels.base`.")
+    expect(right.all(), "a step must count itself: see `maskov.kernels.base`.")
 
 
 def places(states: Chains, chains: Chains) -> Int[Tensor, " n"]:
@@ -289,7 +278,7 @@ def sweep_matrix(
     kernel: Kernel, scorer: Scorer, states: Int[Tensor, "states length"], seed: int = 0
 ) -> Float[Tensor, "states states"]:
     """Return P of a whole epoch, in the order that it has for `seed`."""
-    start = fresh_state(states)
+    start = Chains.at(states)
     steps = range(int(kernel.steps(start)[0]))
     return reduce(
         torch.matmul, (step_matrix(kernel, scorer, start, number, seed) for number in steps)
@@ -325,10 +314,6 @@ class Finding:
     invariance_error: float
     stationary: dict[str, float]
 
-    def to_json(self) -> str:
-        """Return the finding as one line of JSON."""
-        return json.dumps(asdict(self), ensure_ascii=False)
-
 
 def verify() -> list[Finding]:
     """Work out the paper's counter-example: who leaves its target invariant, and who does not."""
@@ -347,6 +332,7 @@ def verify() -> list[Finding]:
         for name, kernel in kernels.items():
             matrix = sweep_matrix(kernel, scorer, states)
             law = dict(zip(names, stationary(matrix).tolist(), strict=True))
-            error = invariance_error(matrix, target)
-            findings.append(Finding(name, str(energy), kernel.leaves_invariant, error, law))
+            findings.append(Finding(
+                name, str(energy), kernel.leaves_invariant, invariance_error(matrix, target), law
+            ))  # fmt: skip
     return findings

@@ -60,10 +60,12 @@ def parse(lines: Iterable[str], source: str) -> list[Record]:
             )
             found[name] = ""
         elif line.strip():
-            if not found:
-                raise InputError(
-                    f"'{source}' has no header: write '>' and a name before each sequence."
+            refuse(
+                (
+                    not found,
+                    f"'{source}' has no header: write '>' and a name before each sequence.",
                 )
+            )
             found[name] += "".join(line.split())
     # The stop that may end a sequence is none of its letters. Some letters have no capital of one
     # letter, which would shift all places behind them.
@@ -86,10 +88,10 @@ def parse(lines: Iterable[str], source: str) -> list[Record]:
 def read_fasta(path: str | Path) -> list[Record]:
     """Read a FASTA file; its records are texts for `sample`, `score`, `rewrite` and `evaluate`."""
     try:
-        text = Path(path).read_text(encoding="utf-8-sig")
+        lines = Path(path).read_text(encoding="utf-8-sig").split("\n")
     except (OSError, ValueError) as error:
         raise InputError(f"cannot read '{path}': {error}.") from error
-    return parse(text.split("\n"), str(path))
+    return parse(lines, str(path))
 
 
 def numbered(name: str, *numbers: int) -> str:
@@ -145,7 +147,7 @@ def with_blanks(model: MaskedModel, template: str, name: str) -> str:
     if BLANK not in template:
         return template
     others = "[MASK" in template or "<mask" in template
-    if not has_letters(model):
+    if not letters_of(model):
         if others:
             return template
         raise InputError(f"{name} has no blank: '{BLANK}' is one in proteins; write [MASK].")
@@ -170,12 +172,13 @@ def causal_spellings(model: Any, records: Sequence[Record]) -> list[str]:
             letters,
             f"'{model.name}' does not know as a letter; take it out, or use another model",
         )
-        ways = filter(model.knows, (record.sequence, " ".join(record.sequence)))
-        found.append(next(ways, ""))
-        if not found[-1]:
-            raise InputError(
-                f"the tokenizer of '{model.name}' does not read the letters of '{record.name}'."
+        found.append(next(filter(model.knows, (record.sequence, " ".join(record.sequence))), ""))
+        refuse(
+            (
+                not found[-1],
+                f"the tokenizer of '{model.name}' does not read the letters of '{record.name}'.",
             )
+        )
     return found
 
 
@@ -192,13 +195,7 @@ def letters_of(model: MaskedModel) -> dict[str, int]:
     """Return the token of each letter; none of a model whose tokens are longer."""
     ids = sorted({*(~model.forbidden).nonzero().flatten().tolist(), *model.only_given})
     names = [letter(name) for name in model.token_strings(ids)]
-    alone = all(len(name) == 1 for name in names)
-    return dict(zip(names, ids, strict=True)) if alone else {}
-
-
-def has_letters(model: MaskedModel) -> bool:
-    """Whether the model's tokens are single letters, as those of proteins are."""
-    return bool(letters_of(model))
+    return dict(zip(names, ids, strict=True)) if all(len(name) == 1 for name in names) else {}
 
 
 def letter(token: str) -> str:

@@ -30,15 +30,12 @@ import torch
 from maskov import api
 from maskov.arguments import arguments_of, constraints_of, energy_of
 from maskov.blanks import DistinctScorer, OrderedFills, Shape, Tokens, shapes_of, with_context
-from maskov.constraints import Constraint
 from maskov.energies import Energy
 from maskov.energies.counting import parse_table
-from maskov.energies.networks import Loading
 from maskov.energies.ordered import Ordered
-from maskov.errors import InputError, refuse
+from maskov.errors import refuse
 from maskov.kernels import Metropolis
 from maskov.models.conditional import ConditionalModel
-from maskov.options import findable
 from maskov.random import CounterRng
 from maskov.runs.preparation import named_texts, threads
 from maskov.runs.result import Fill, fill_table
@@ -108,9 +105,8 @@ class Filling:
     @property
     def problems(self) -> list[str]:
         """What speaks against the answer; empty if it is good."""
-        several = len(self.templates) > 1
         return [
-            f"template {number}: {problem}" if several else problem
+            f"template {number}: {problem}" if len(self.templates) > 1 else problem
             for number, one in enumerate(self.templates, 1)
             for problem in one.problems
         ]
@@ -167,25 +163,20 @@ class Filler:
 
     energy: Energy
     temperature: float
-    scorer: DistinctScorer
+    ordered: OrderedFills
     passes: int = DEFAULT_PASSES
-    whole_words: bool = False
-    constraints: tuple[Constraint, ...] = ()
-    rng: CounterRng = field(default_factory=lambda: CounterRng(0))
-
-    def __post_init__(self) -> None:
-        self._ordered = OrderedFills(self.scorer, self.whole_words, self.constraints, self.rng)
 
     def fill(self, template: str, shapes: list[Shape]) -> TemplateFills:
         """Return the fills of a template that may have some shapes."""
+        scorer = self.ordered.scorer
         # A template has the same fills whatever was filled before it.
-        self.scorer.known.clear()
-        begun = spent = self.scorer.passes
+        scorer.known.clear()
+        begun = spent = scorer.passes
         ordered, sized = isinstance(self.energy, Ordered), len(shapes) > 1
         if ordered and sized:
-            shapes = with_context(self.scorer, shapes)
+            shapes = with_context(scorer, shapes)
         normalised = (
-            ordered and self.temperature == 1 and self._ordered.free and not any(shapes[0].gaps)
+            ordered and self.temperature == 1 and self.ordered.free and not any(shapes[0].gaps)
         )
         width, drawn = _NARROW if normalised or sized else _FIRST, 0
         first = 1 if normalised else width, max(_FIRST // len(shapes), 4)
@@ -196,7 +187,7 @@ class Filler:
             masses = [one.mass(top) for one in found]
             for one, mass in zip(found, masses, strict=True):
                 one.width = max(one.width, math.ceil(width * mass / (max(masses) or 1)))
-                new = self._ordered.search(one.shape, one.width)
+                new = self.ordered.search(one.shape, one.width)
                 self._weigh(one, new)
                 one.complete = len(new) < one.width
                 one.searched, one.rest = len(one.weights), []
@@ -204,7 +195,7 @@ class Filler:
                 break
             for one in found:
                 count = 0 if one.complete or normalised else one.draws
-                new, log_q = self._ordered.draw(one.shape, count, list(one.weights), drawn)
+                new, log_q = self.ordered.draw(one.shape, count, list(one.weights), drawn)
                 one.counts.update(new)
                 pairs = zip(self._weigh(one, new), log_q, strict=True)
                 one.rest = [weight - log for weight, log in pairs]
@@ -215,24 +206,27 @@ class Filler:
             errors = [one.error(top) for one in found]
             missing = 1 - sum(one.listed(top) for one in found) / total
             error = missing if normalised else math.hypot(*errors) / total
-            spent, last = self.scorer.passes, self.scorer.passes - spent
+            spent, last = scorer.passes, scorer.passes - spent
             # A few draws may look better than they are, and people want more than a few fills.
-            small = error <= AIM and width > _FIRST
-            if small or spent - begun + 2 * last > self.passes:
+            if (error <= AIM and width > _FIRST) or spent - begun + 2 * last > self.passes:
                 break
             # Twice as many draws, where they make the error smallest.
             width, wanted = 2 * width, 2 * sum(one.draws for one in found)
             spreads = np.array(errors) * np.sqrt([max(len(one.rest), 1) for one in found])
             for one, share in zip(found, spreads / max(spreads.sum(), 1e-300), strict=True):
                 one.draws = max(4, round(share * wanted))
-        self.scorer.check()
-        if not any(one.weights for one in found):
-            raise InputError(f"no text can fill the blanks of '{template}' with these options.")
-        return self._result(template, found, self.scorer.passes - begun)
+        scorer.check()
+        refuse(
+            (
+                not any(one.weights for one in found),
+                f"no text can fill the blanks of '{template}' with these options.",
+            )
+        )
+        return self._result(template, found, scorer.passes - begun)
 
     def _weigh(self, found: _Found, fills: list[Tokens]) -> list[float]:
         """Return log w − E/T of fills, and remember it."""
-        shape, energy = found.shape, self.energy
+        shape, energy, scorer = found.shape, self.energy, self.ordered.scorer
         if isinstance(energy, Ordered) and len(shape.places) == 1 and not found.whole:
             energy = replace(energy, orders=1)  # all orders of one place are the same
         new = [fill for fill in dict.fromkeys(fills) if fill not in found.weights]
@@ -242,8 +236,8 @@ class Filler:
             free = torch.full_like(tokens, found.whole, dtype=torch.bool)
             free[:, shape.places] = True
             chains = Chains.at(tokens, torch.arange(len(part), device=tokens.device), free=free)
-            self.scorer.forget()
-            energies = Metropolis(energy).init(chains, self.scorer).energy
+            scorer.forget()
+            energies = Metropolis(energy).init(chains, scorer).energy
             assert energies is not None
             weights = shape.log_prior - (shape.context + energies) / self.temperature
             found.weights.update(zip(part, weights.tolist(), strict=True))
@@ -282,7 +276,7 @@ class Filler:
 
     def _spelled(self, shape: Shape, tokens: Tokens) -> tuple[str, list[str]]:
         """Return the filled text as people write it, and the words of each blank."""
-        model, ids = self.scorer.model, shape.filled([tokens])[0].tolist()
+        model, ids = self.ordered.scorer.model, shape.filled([tokens])[0].tolist()
         words = [model.decode([ids[place] for place in blank]) for blank in shape.blanks]
         return detokenised(model.decode(ids), model.token_strings(ids)), words
 
@@ -307,9 +301,13 @@ def fill_as_asked(**given: Any) -> Filling:
         ),
     )
     given_model = asked.given_model()
-    model, device = given_model.load(asked.precision), given_model.device
-    if isinstance(model, ConditionalModel):
-        raise InputError(f"'{model.name}' is a translation model: use `maskov translate`.")
+    model = given_model.load(asked.precision)
+    refuse(
+        (
+            isinstance(model, ConditionalModel),
+            f"'{model.name}' is a translation model: use `maskov translate`.",
+        )
+    )
     if spans is not None:
         pairs = zip(lines, spans, strict=True)
         lines = [spans_blank(model, str(text), each) for text, each in pairs]
@@ -321,17 +319,21 @@ def fill_as_asked(**given: Any) -> Filling:
         shapes_of(model, text, line, table, gaps)
         for line, (text, (_, gaps)) in enumerate(zip(templates, written, strict=True), 1)
     ]
-    if prior is not None and not any(len(each) > 1 for each in shapes):
-        raise InputError("no blank has an unknown length: drop --length-prior.")
+    refuse(
+        (
+            prior is not None and all(len(each) == 1 for each in shapes),
+            "no blank has an unknown length: drop --length-prior.",
+        )
+    )
     energy = energy_of(
         DEFAULT_ENERGY if asked.energy is None else asked.energy,
-        Loading(device, asked.trust_remote_code, find=findable, budget=asked.token_budget),
+        given_model.loading(asked.token_budget),
     )
-    filler = Filler(
-        energy, temperature, DistinctScorer(model, asked.token_budget, asked.stop),
-        asked.passes or DEFAULT_PASSES, asked.whole_words, constraints_of(asked, False),
-        CounterRng(asked.seed),
+    ordered = OrderedFills(
+        DistinctScorer(model, asked.token_budget, asked.stop), asked.whole_words,
+        constraints_of(asked, False), CounterRng(asked.seed),
     )  # fmt: skip
+    filler = Filler(energy, temperature, ordered, asked.passes or DEFAULT_PASSES)
     with threads(asked.threads or 1, model), torch.inference_mode():
         pairs = zip(names or map(str, lines), shapes, strict=True)
         return Filling([filler.fill(*pair) for pair in pairs], str(energy), temperature)

@@ -15,10 +15,9 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,6 @@ from maskov.arguments import arguments_of, energy_of
 from maskov.diagnostics.diagnosis import Table
 from maskov.diagnostics.populations import Estimate, PopulationSummary
 from maskov.energies import Autoregressive, Energy
-from maskov.energies.networks import Loading
 from maskov.energies.ordered import Ordered
 from maskov.errors import InputError, reason_of, refuse
 from maskov.kernels import Metropolis
@@ -39,8 +37,6 @@ from maskov.kernels.population import Population, backward
 from maskov.models.base import MaskedModel
 from maskov.models.conditional import ConditionalModel, given_sources
 from maskov.models.scorer import Scorer
-from maskov.moves import Move, Site
-from maskov.options import findable
 from maskov.random import CounterRng
 from maskov.runs.preparation import threads
 from maskov.tuning import FIRST_CHAIN, PILOTS, with_path
@@ -162,8 +158,11 @@ class Evidence:
                     f"{bound}{target.bits_per_byte:.3f}" if last else "",
                     "" if target.exact else "agree" if one.agree else "do not agree",
                 ])  # fmt: skip
-        head = ["energy", "T", "length", "log Z", "nats per token", "bits per byte", "populations"]
-        return Table("Evidence", head, rows)
+        return Table(
+            "Evidence",
+            ["energy", "T", "length", "log Z", "nats per token", "bits per byte", "populations"],
+            rows,
+        )
 
     def notes(self) -> list[str]:
         """Return what to know beside the table: what to compare with, and problems."""
@@ -193,38 +192,31 @@ class Evidence:
                 )
         return notes
 
-    def to_json(self) -> str:
-        """Return everything as one JSON object."""
-        return json.dumps(asdict(self), ensure_ascii=False, allow_nan=True)
-
     def to_csv(self) -> str:
         """Return a line for each target and length."""
+        head = ["energy", "temperature", "length", "line", "texts", "log_z", "error",
+                "nats_per_token", "passes", "agree"]  # fmt: skip
+        rows = [
+            [target.energy, target.temperature, one.length, one.line, one.texts, one.log_z,
+             one.error, one.nats / (one.texts * one.length) if one.texts else math.nan, one.passes,
+             one.agree]
+            for target in self.targets for one in target.lengths
+        ]  # fmt: skip
         text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(
-            ["energy", "temperature", "length", "line", "texts", "log_z", "error", "nats_per_token",
-             "passes", "agree"]
-        )  # fmt: skip
-        for target in self.targets:
-            for one in target.lengths:
-                nats = one.nats / (one.texts * one.length) if one.texts else math.nan
-                writer.writerow(
-                    [target.energy, target.temperature, one.length, one.line, one.texts, one.log_z,
-                     one.error, nats, one.passes, one.agree]
-                )  # fmt: skip
+        csv.writer(text, lineterminator="\n").writerows([head, *rows])
         return text.getvalue()
 
 
 @dataclass(frozen=True)
 class EvidencePlan:
-    """How populations are run: how many, how large, by which moves, and for how many passes."""
+    """How populations are run: how many, how large, and for how many passes.
 
-    move: Move
-    start: Ordered
+    They move single sites, and start from ordered fills.
+    """
+
     particles: int = 64
     populations: int = 4
     moves: int = 1
-    longer: int = 5
     passes: int | None = None
     seed: int = 0
     bounds: bool = False
@@ -243,12 +235,7 @@ class EvidencePlan:
 def evidence_as_asked(**given: Any) -> Evidence:
     """Measure as the arguments of `maskov.evidence` say."""
     asked = arguments_of(api.evidence, given)
-    several = not isinstance(asked.energy, str | Energy) and isinstance(asked.energy, Sequence)
-    names = asked.energy if several else (asked.energy,)
-    heats = asked.target_temperature
-    heats = (heats,) if isinstance(heats, int | float) else heats
-    lengths = asked.length if asked.length is not None else ()
-    lengths = (lengths,) if isinstance(lengths, int) else lengths
+    names, heats, lengths = map(_several, (asked.energy, asked.target_temperature, asked.length))
     refuse(
         (
             not all(0 < heat < math.inf for heat in heats),
@@ -256,17 +243,11 @@ def evidence_as_asked(**given: Any) -> Evidence:
         )
     )
     plan = EvidencePlan(
-        Site(),
-        Ordered(),
-        asked.particles,
-        asked.populations,
-        passes=asked.passes,
-        seed=asked.seed,
+        asked.particles, asked.populations, passes=asked.passes, seed=asked.seed,
         bounds=asked.bounds,
-    )
+    )  # fmt: skip
     given_model = asked.given_model()
-    device = given_model.device
-    loading = Loading(device, asked.trust_remote_code, find=findable, budget=asked.token_budget)
+    loading = given_model.loading(asked.token_budget)
     targets = [(energy_of(name, loading), float(heat)) for name in names for heat in heats]
     model = given_model.load(asked.precision)
     if asked.sources:
@@ -289,10 +270,17 @@ def evidence_as_asked(**given: Any) -> Evidence:
         if asked.causal_model is None:
             return found
         causal = Autoregressive(
-            asked.causal_model, device, trust_remote_code=asked.trust_remote_code
+            asked.causal_model, loading.device, trust_remote_code=asked.trust_remote_code
         )
         plain, given_length = causal_nats(causal, model, asked.texts, lengths, asked.seed)
         return replace(found, causal=plain, causal_given_length=given_length)
+
+
+def _several(given: Any) -> Sequence[Any]:
+    """Return what may be given alone, or several of it, as a sequence; None as an empty one."""
+    if given is None:
+        return ()
+    return given if isinstance(given, Sequence) and not isinstance(given, str) else (given,)
 
 
 def causal_nats(
@@ -345,17 +333,14 @@ def measure(
     by_length = _by_length(model, texts, lengths)
     scorer, found = Scorer(model, budget), list[TargetEvidence]()
     for energy, temperature in targets:
-        exact = isinstance(energy, Ordered) and temperature == 1
-        each, terms = list[LengthEvidence](), list[Tensor]()
+        each = list[tuple[LengthEvidence, Tensor]]()
         for group, lines in sorted(by_length.items()):
             if told is not None:
                 told(f"{energy}, T = {temperature:g}, {group[0]} tokens")
-            one, nats = _at_length(energy, temperature, exact, group, lines, scorer, plan)
-            each.append(one)
-            terms.append(nats)
-        found.append(_target(energy, temperature, exact, each, terms, by_length))
-    count = int((~model.forbidden).sum())
-    return Evidence(tuple(found), math.log(count), sum(map(len, by_length.values())))
+            each.append(_at_length(energy, temperature, group, lines, scorer, plan))
+        found.append(_target(energy, temperature, each, by_length))
+    uniform = math.log(int((~model.forbidden).sum()))
+    return Evidence(tuple(found), uniform, sum(map(len, by_length.values())))
 
 
 def _by_length(
@@ -364,34 +349,36 @@ def _by_length(
     """Return the texts of each length, with their tokens; refuse what has probability zero."""
     sources = model.sources if isinstance(model, ConditionalModel) else None
     pairs = 0 if sources is None else len(sources.texts)
-    if isinstance(model, ConditionalModel) and (not pairs or len(texts) not in (0, pairs)):
-        raise InputError(
+    refuse(
+        (
+            isinstance(model, ConditionalModel) and (not pairs or len(texts) not in (0, pairs)),
             f"'{model.name}' has {pairs} sources, and there are {len(texts)} texts: give one "
-            "translation of each of the --sources."
+            "translation of each of the --sources.",
         )
+    )
     every = range(1) if not pairs else () if texts else range(pairs)
-    found: dict[Group, list[tuple[str, list[int]]]]
-    found = {(length, source): [] for length in lengths for source in every}
+    found: dict[Group, list[tuple[str, list[int]]]] = {
+        (length, source): [] for length in lengths for source in every
+    }
     for number, text in enumerate(texts, 1):
         tokens = model.encode(text)
         if lengths and len(tokens) not in lengths:
             continue
-        if not tokens or any(bool(model.forbidden[token]) for token in tokens):
-            raise InputError(
+        refuse(
+            (
+                not tokens or bool(model.forbidden[tokens].any()),
                 f"line {number} is empty or holds a token that is never sampled, such as an "
-                "unknown one: its probability is zero. Take the line out."
+                "unknown one: its probability is zero. Take the line out.",
             )
-        group = len(tokens), number - 1 if pairs else 0
-        found.setdefault(group, []).append((text, tokens))
-    if not found:
-        raise InputError("there is nothing to measure: give texts, or --length.")
+        )
+        found.setdefault((len(tokens), number - 1 if pairs else 0), []).append((text, tokens))
+    refuse((not found, "there is nothing to measure: give texts, or --length."))
     return found
 
 
 def _at_length(
     energy: Energy,
     temperature: float,
-    exact: bool,
     group: Group,
     lines: list[tuple[str, list[int]]],
     scorer: Scorer,
@@ -401,33 +388,34 @@ def _at_length(
     length, source = group
     line = source + 1 if isinstance(scorer.model, ConditionalModel) else None
     kernel = Population(
-        Metropolis(energy, plan.move, temperature), plan.start, plan.particles, moves=plan.moves,
-        longer=plan.longer,
-    )  # fmt: skip
+        Metropolis(energy, target_temperature=temperature),
+        Ordered(),
+        plan.particles,
+        moves=plan.moves,
+    )
     known = _known(kernel, [tokens for _, tokens in lines], group, scorer)
     values = kernel.bridge(1.0).total(known) if lines else torch.zeros(0, dtype=torch.float64)
-    if exact:
-        assert isinstance(energy, Ordered)
+    if isinstance(energy, Ordered) and temperature == 1:
         bounds = _bounds(energy, group, scorer, plan) if plan.bounds else None
-        one = LengthEvidence(
+        return LengthEvidence(
             length, len(lines), 0.0, 0.0, float(values.sum()), 0.0, True, (), bounds=bounds,
             line=line,
-        )  # fmt: skip
-        return one, values
+        ), values  # fmt: skip
     kernel = _with_path(kernel, group, scorer, plan)
     summary, passes = _populations(kernel, group, scorer, plan)
-    one = LengthEvidence(
+    return LengthEvidence(
         length, len(lines), summary.log_z.value, summary.log_z.error, float(values.sum()), passes,
         not summary.problems, tuple(summary.problems), _curve(kernel, summary, known, length),
         line=line,
-    )  # fmt: skip
-    return one, values
+    ), values  # fmt: skip
 
 
 def _with_path(kernel: Population, group: Group, scorer: Scorer, plan: EvidencePlan) -> Population:
     """Return the population with the path that a pilot finds for it."""
-    blank = _blank(scorer.model, group, PILOTS, FIRST_CHAIN)
-    return with_path(kernel, blank, scorer, CounterRng(plan.seed), plan.passes)
+    return with_path(
+        kernel, _blank(scorer.model, group, PILOTS, FIRST_CHAIN), scorer, CounterRng(plan.seed),
+        plan.passes,
+    )  # fmt: skip
 
 
 def _populations(
@@ -443,11 +431,10 @@ def _populations(
         weights.append(chains.log_weight.cpu().numpy())
         scorer.check()
     last = kernel.energy.total(chains.part_values.values)  # type: ignore[union-attr]
-    summary = PopulationSummary.of(
+    return PopulationSummary.of(
         np.stack(weights), chains.ancestor.cpu().numpy(), last.cpu().numpy(), plan.particles,
         moves=kernel.moves * len(kernel.path), positions=group[0],
-    )  # fmt: skip
-    return summary, (scorer.passes - before) / count
+    ), (scorer.passes - before) / count  # fmt: skip
 
 
 def _bounds(energy: Ordered, group: Group, scorer: Scorer, plan: EvidencePlan) -> Bounds:
@@ -455,18 +442,13 @@ def _bounds(energy: Ordered, group: Group, scorer: Scorer, plan: EvidencePlan) -
 
     Those that go from its draws back to the start estimate 1/Z without bias.
     """
-    start = plan.start if plan.start != energy else replace(energy, seed=energy.seed + 1)
-    forward = Population(
-        Metropolis(energy, plan.move), start, plan.particles, moves=plan.moves, longer=plan.longer
-    )
-    forward = _with_path(forward, group, scorer, plan)
+    start = Ordered() if energy != Ordered() else replace(energy, seed=energy.seed + 1)
+    kernel = Population(Metropolis(energy), start, plan.particles, moves=plan.moves)
+    forward = _with_path(kernel, group, scorer, plan)
     below, _ = _populations(forward, group, scorer, plan)
-    other_numbers = replace(plan, seed=plan.seed + 1)
-    above, _ = _populations(backward(forward), group, scorer, other_numbers)
-    lower, upper = below.log_z, above.log_z
-    return Bounds(
-        lower, replace(upper, value=-upper.value), not below.problems, tuple(below.problems)
-    )
+    above, _ = _populations(backward(forward), group, scorer, replace(plan, seed=plan.seed + 1))
+    upper = replace(above.log_z, value=-above.log_z.value)
+    return Bounds(below.log_z, upper, not below.problems, tuple(below.problems))
 
 
 def _curve(
@@ -488,8 +470,8 @@ def _known(
     """Return the values of all parts of the energies along the path, for each text."""
     if not lines:
         return torch.zeros((0, 0), dtype=torch.float64)
-    chains = _blank(scorer.model, group, len(lines))
-    chains = replace(chains, tokens=torch.tensor(lines, device=scorer.model.device))
+    tokens = torch.tensor(lines, device=scorer.model.device)
+    chains = replace(_blank(scorer.model, group, len(lines)), tokens=tokens)
     found = kernel.init(chains, scorer).part_values
     scorer.check()
     assert found is not None
@@ -507,12 +489,11 @@ def _blank(model: MaskedModel, group: Group, count: int, first: int = 0) -> Chai
 def _target(
     energy: Energy,
     temperature: float,
-    exact: bool,
-    each: list[LengthEvidence],
-    terms: list[Tensor],
+    known: list[tuple[LengthEvidence, Tensor]],
     by_length: dict[Group, list[tuple[str, list[int]]]],
 ) -> TargetEvidence:
-    """Add up the lengths of a target."""
+    """Add up the lengths of a target, each with E/T of its texts."""
+    each = [one for one, _ in known]
     tokens = sum(one.texts * one.length for one in each)
     size = sum(len(text.encode()) for lines in by_length.values() for text, _ in lines)
     if not tokens:
@@ -521,9 +502,9 @@ def _target(
         total = sum(one.nats for one in each)
         nats, bits = total / tokens, total / (math.log(2) * size)
         error = math.sqrt(sum((one.texts * one.error) ** 2 for one in each)) / tokens
-        known = zip(each, terms, strict=True)
         rates = torch.cat([(values + one.log_z) / one.length for one, values in known])
         text_error = float(rates.std()) / math.sqrt(len(rates)) if len(rates) > 1 else math.nan
+    exact = isinstance(energy, Ordered) and temperature == 1
     return TargetEvidence(
         str(energy), temperature, tuple(each), nats, error, text_error, bits, exact
     )

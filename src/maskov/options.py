@@ -28,7 +28,7 @@ from maskov.config import (
     LinearSchedule,
     ModelSource,
 )
-from maskov.errors import InputError, reason_of
+from maskov.errors import InputError, reason_of, refuse
 from maskov.parts import parse_call
 from maskov.shipped import is_name
 
@@ -78,8 +78,7 @@ def _numbers(text: str, sign: str, kind: type, wanted: str, most: int = 1000) ->
     found: tuple[Any, ...] = ()
     with suppress(ValueError):
         found = tuple(map(kind, text.split(sign)))
-    if not 1 <= len(found) <= most:
-        raise InputError(f"'{text}' is not {wanted}.")
+    refuse((not 1 <= len(found) <= most, f"'{text}' is not {wanted}."))
     return found
 
 
@@ -114,11 +113,13 @@ def parse_proposal(text: str) -> MaskedConditional:
     _, positional, given = parse_call(f"proposal({text})")
     known = ("temperature", "top_p", "top_k", "epsilon")
     numbers = all(isinstance(value, int | float) for value in given.values())
-    if positional or not given or not given.keys() <= set(known) or not numbers:
-        raise InputError(
+    refuse(
+        (
+            positional or not given or not given.keys() <= set(known) or not numbers,
             f"--proposal '{text}' names no part of the proposal: write {', '.join(known)} with "
-            "their values, such as temperature=0.8,top_p=0.9."
+            "their values, such as temperature=0.8,top_p=0.9.",
         )
+    )
     return MaskedConditional(**given)
 
 
@@ -158,15 +159,16 @@ def parse_model(given: str | Path, trust_remote_code: bool = False) -> ModelSour
         name, _, rest = given.partition("(")
         _, positional, arguments = parse_call(f"model({rest}")
         texts = ("tokenizer", "prefix", "extra_letters", "architecture")
-        known: dict[str, Any] = dict.fromkeys(texts, str)
-        known |= {"remove_smoothing": int | float, "mask_token_id": int, "shift_logits": bool}
+        known: dict[str, Any] = dict.fromkeys(texts, str) | {
+            "remove_smoothing": int | float, "mask_token_id": int, "shift_logits": bool
+        }  # fmt: skip
         shift = arguments.get("shift_logits")
         if shift in ("true", "false"):
             arguments["shift_logits"] = shift == "true"
-        wrong = [
+        wrong = positional + [
             key for key, value in arguments.items() if not isinstance(value, known.get(key, ()))
         ]
-        if wrong := [*positional, *wrong]:
+        if wrong:
             raise InputError(
                 f"the model '{given}' has the argument '{wrong[0]}': write {', '.join(texts)} with "
                 "a text, remove_smoothing or mask_token_id with a number, or shift_logits=true."
@@ -178,8 +180,7 @@ def parse_model(given: str | Path, trust_remote_code: bool = False) -> ModelSour
 
 def findable(name: str) -> str:
     """Return the full path of what is on disk, so that a run can be resumed from anywhere."""
-    on_disk = not is_name(name) and Path(name).exists()
-    return str(Path(name).resolve()) if on_disk else name
+    return name if is_name(name) or not Path(name).exists() else str(Path(name).resolve())
 
 
 # One word with a folder or an ending.
@@ -196,8 +197,7 @@ def read_lines(source: str) -> list[str]:
         raise InputError(f"'{source}' is not UTF-8 text (line {line}).") from error
     except (OSError, ValueError) as error:  # ValueError: a null character in the path
         raise InputError(f"cannot read '{source}': {reason_of(error)}.") from error
-    if not text:
-        raise InputError(f"'{source}' is empty; give one text per line.")
+    refuse((not text, f"'{source}' is empty; give one text per line."))
     return text.replace("\r\n", "\n").removesuffix("\n").split("\n")
 
 
@@ -223,10 +223,12 @@ def read_templates(template: str) -> list[str] | list[Record]:
     literal = bool(find_blanks(gaps_of(template)[0])) or (
         BLANK in template and not names_a_file(template)
     )
-    if not literal and template != "-" and not Path(template).is_file():
-        raise InputError(
-            f"'{template}' is neither a template nor a file: write [MASK] for each blank."
+    refuse(
+        (
+            not literal and template != "-" and not Path(template).is_file(),
+            f"'{template}' is neither a template nor a file: write [MASK] for each blank.",
         )
+    )
     return [template] if literal else read_texts(template)
 
 
@@ -235,15 +237,13 @@ def texts_or_files(sources: Sequence[str]) -> list[str] | list[Record]:
     found: list[Any] = []
     for source in sources:
         found += read_texts(source) if names_a_file(source) else [source]
-    if len({isinstance(one, str) for one in found}) > 1:
-        raise InputError("give texts or FASTA, not both.")
+    refuse((len({isinstance(one, str) for one in found}) > 1, "give texts or FASTA, not both."))
     return found
 
 
 def names_a_file(source: str) -> bool:
     """Whether a word is a file, or looks like one that is not there."""
-    exists = source == "-" or os.path.exists(source)
-    return exists or _LIKE_A_FILE.fullmatch(source) is not None
+    return source == "-" or os.path.exists(source) or bool(_LIKE_A_FILE.fullmatch(source))
 
 
 # What several functions take. Kinds in quotes need torch, so that help does not know them.

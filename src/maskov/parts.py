@@ -17,7 +17,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from pkgutil import resolve_name
 from typing import Any
 
-from maskov.errors import InputError, RunError
+from maskov.errors import InputError, RunError, refuse
 
 _CALL = re.compile(
     r"\s*(?P<name>[\w.-]+(?::[A-Za-z_][\w.]*)?)\s*(?:\((?P<arguments>.*)\))?\s*", re.S
@@ -41,9 +41,7 @@ def parse_call(text: str) -> Recipe:
         raise InputError(f"'{text}' is not a part: write a name, or name(arguments).")
     positional: list[Any] = []
     keywords: dict[str, Any] = {}
-    for argument in split_outside(match["arguments"] or "", ","):
-        if not argument.strip():
-            continue
+    for argument in filter(str.strip, split_outside(match["arguments"] or "", ",")):
         key = re.fullmatch(r"\s*([A-Za-z_]\w*)\s*=(?!=)(.*)", argument, re.S)
         if key is not None:
             keywords[key[1]] = _literal(key[2])
@@ -62,10 +60,10 @@ def split_outside(text: str, sign: str) -> list[str]:
             quote = letter
         else:
             depth += (letter in "([{") - (letter in ")]}")
-            if letter == sign and depth == 0:
-                pieces.append("")
-                continue
-        pieces[-1] += letter
+        if letter == sign and not depth and not quote:
+            pieces.append("")
+        else:
+            pieces[-1] += letter
     return pieces
 
 
@@ -117,8 +115,7 @@ def load_part(name: str, arguments: list[Any], options: dict[str, Any], trust: b
             f"cannot import '{module_name}' for the part '{name}' ({error}); install it, or run "
             "from the folder it is in."
         ) from error
-    if not callable(part):
-        raise InputError(f"'{name}' is not a class or function that makes a part.")
+    refuse((not callable(part), f"'{name}' is not a class or function that makes a part."))
     if inspect.isfunction(part) and not arguments and not options:
         return part  # the function itself is the part
     try:

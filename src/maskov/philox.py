@@ -44,7 +44,6 @@ def uniform(
     out = torch.empty(chain.shape, dtype=torch.float64, device=chain.device)
     if len(out):
         grid = (-(-len(out) // _TILE),)
-        words = (seed & 0xFFFFFFFF, seed >> 32)
         flat = (part.contiguous() for part in (chain, step, index))
-        _uniform[grid](*flat, out, len(out), *words, purpose, TILE=_TILE)
+        _uniform[grid](*flat, out, len(out), seed & 0xFFFFFFFF, seed >> 32, purpose, TILE=_TILE)
     return out

@@ -42,7 +42,6 @@ from maskov.config import (
     fields_of,
 )
 from maskov.energies import as_energy
-from maskov.energies.networks import Loading
 from maskov.energies.ordered import Ordered
 from maskov.errors import LOG, InputError, ModelError, refuse
 from maskov.kernels import (
@@ -52,7 +51,6 @@ from maskov.kernels import (
 )
 from maskov.models import MaskedModel
 from maskov.models.scorer import Scorer
-from maskov.options import findable
 from maskov.random import CounterRng
 from maskov.runs.coordinator import Coordinator, Listener, Silent
 from maskov.runs.files import locked, new_folder
@@ -128,8 +126,7 @@ def plan(**given: Any) -> Plan:
     rule = stopping_rule(asked.until)
     given_model = asked.given_model()
     source = given_model.source
-    trust = source is not None and source.trust_remote_code
-    loading = Loading(given_model.device, trust, find=findable)
+    loading = given_model.loading()
 
     if own and asked.burn_in is None and asked.schedule is None:
         asked.burn_in = 0
@@ -140,8 +137,7 @@ def plan(**given: Any) -> Plan:
     check_start(asked)
     with_defaults(asked)
     kernel, block = (asked.kernel, None) if own else kernel_of(asked, loading)
-    if draws(asked, kernel):
-        assert isinstance(kernel.energy, Ordered)
+    if isinstance(kernel.energy, Ordered) and draws(asked):
         kernel = Draws(kernel.energy)
         asked.epochs, asked.burn_in = asked.epochs or 1, asked.burn_in or 0
     if asked.particles is not None:
@@ -160,8 +156,7 @@ def plan(**given: Any) -> Plan:
         check_epochs(schedule, asked.chains, asked.thin)
     scorer = Scorer(model, asked.token_budget, asked.stop)
     # Only a search for lengths runs passes.
-    searches = asked.lengths == "searched"
-    with threads(workers.threads or 1, model) if searches else nullcontext():
+    with threads(workers.threads or 1, model) if asked.lengths == "searched" else nullcontext():
         inputs = inputs_of(
             model, lengths=asked.lengths, chains=asked.chains, seed=asked.seed,
             sampled=resizes(kernel), scorer=scorer, **_start(asked, model),
@@ -170,7 +165,9 @@ def plan(**given: Any) -> Plan:
     layout = layout_of(model, inputs, asked.chains, asked.seed).fitted(model, constraints)
     layout.check(model, constraints)
     check_layout(kernel, inputs, layout)
-    running = with_burn_in(kernel, schedule, model, trust, trust_parts=True, known=known)
+    running = with_burn_in(
+        kernel, schedule, model, loading.trust_remote_code, trust_parts=True, known=known
+    )
     if isinstance(kernel, Population) and not own:
         with threads(workers.threads or 1, model):
             kernel = planned_path(kernel, layout, scorer, CounterRng(asked.seed), asked.passes)
@@ -181,11 +178,13 @@ def plan(**given: Any) -> Plan:
             asked.passes, running, schedule, prior, layout, scorer, CounterRng(asked.seed),
             automatic_burn_in,
         )  # fmt: skip
-        if asked.burn_in_energy not in (None, "same") and schedule.burn_in_energy is None:
-            raise InputError(
+        refuse(
+            (
+                asked.burn_in_energy not in (None, "same") and schedule.burn_in_energy is None,
                 f"{asked.passes} passes of a chain are one epoch, which leaves no burn-in: ask "
-                "for more --passes or drop --burn-in-energy."
+                "for more --passes or drop --burn-in-energy.",
             )
+        )
         check_epochs(schedule, asked.chains, asked.thin)
     check_schedule(kernel, schedule, inputs, layout, asked.thin, asked.trace, rule is not None)
     config = RunConfig(

@@ -130,8 +130,7 @@ class CounterRng(Rng):
         # Steps beyond 2**32 spill into the word that holds the purpose.
         words = (chain & _LOW, step & _LOW, where & _LOW, (step >> 32) << 8 | int(purpose))
         high, low, _, _ = philox(words, (self.seed & _LOW, self.seed >> 32))
-        bits = (high >> 5 << 26) | (low >> 6)
-        return bits.double() * 2.0**-53
+        return ((high >> 5 << 26) | (low >> 6)).double() * 2.0**-53
 
     def nested(self) -> CounterRng:
         """Return the same numbers, but for those that draw a part of a mixture."""
@@ -225,8 +224,7 @@ def categorical(
     # Rounding can lift the target to the total; the last entry that adds probability is meant.
     last = torch.searchsorted(cumulative, total)
     # Rows that are not numbers have no order to search; any token will do until they are noticed.
-    most = probabilities.shape[1] - 1
-    return torch.minimum(drawn, last).squeeze(1).clamp(max=most)
+    return torch.minimum(drawn, last).squeeze(1).clamp(max=probabilities.shape[1] - 1)
 
 
 def accept(log_ratio: Float[Tensor, " n"], uniform: Float[Tensor, " n"]) -> Bool[Tensor, " n"]:

@@ -101,8 +101,8 @@ class Ratings:
 
     def write_csv(self, path: str | Path) -> None:
         """Write every rating with its condition and text."""
-        columns = "rater item condition line text coherence fluency comment"
-        write_file(Path(path), _table(columns, self.rows).encode("utf-8", "replace"), folders=True)
+        table = _table("rater item condition line text coherence fluency comment", self.rows)
+        write_file(Path(path), table.encode("utf-8", "replace"), folders=True)
 
 
 def export(
@@ -160,11 +160,10 @@ def export(
     # From the texts alone: what raters see must not depend on the names of conditions.
     study = "s" + hashlib.sha256(json.dumps([i["text"] for i in items]).encode()).hexdigest()[:12]
     shown = [{"item": one["item"], "text": one["text"], "study": study} for one in items]
-    about = {
+    files = {key: _json({
         "format": _FORMAT, "maskov": __version__, "study": study, "seed": seed, "per_run": per_run,
         "conditions": list(texts), "items": items,
-    }  # fmt: skip
-    files = {key: _json(about)}
+    })}  # fmt: skip
     if form == "label-studio":
         files[out / "tasks.json"] = _json([{"data": one} for one in shown])
         keys = {"coherence": "1234", "fluency": "qwer"}
@@ -186,8 +185,9 @@ def export(
         )
         for number in range(1, raters + 1):
             order = _shuffled(shown, seed, "rater", str(number))
-            columns = "item text coherence fluency comment study"
-            files[out / f"rater-{number}.csv"] = _table(columns, order)
+            files[out / f"rater-{number}.csv"] = _table(
+                "item text coherence fluency comment study", order
+            )
     for path, content in files.items():
         write_file(path, content.encode("utf-8", "replace"), folders=True)
     return list(files)
@@ -254,8 +254,8 @@ def mean(items: Sequence[Sequence[int]], seed: int, resamples: int = RESAMPLES) 
     value = float(sums.sum() / counts.sum())
     if len(items) < 2:
         return Mean(value)
-    generator = np.random.default_rng(seed)
-    drawn = generator.multinomial(len(items), np.full(len(items), 1 / len(items)), size=resamples)
+    even = np.full(len(items), 1 / len(items))
+    drawn = np.random.default_rng(seed).multinomial(len(items), even, size=resamples)
     low, high = np.quantile((drawn @ sums) / (drawn @ counts), [0.025, 0.975])
     return Mean(value, float(low), float(high))
 
@@ -280,8 +280,8 @@ def ordinal_alpha(items: Iterable[Sequence[int]]) -> float | None:
     coincidences = np.zeros((len(values), len(values)))
     for ratings in paired:
         counts = np.bincount([place[rating] for rating in ratings], minlength=len(values))
-        pairs = np.outer(counts, counts) - np.diag(counts)  # no rating is paired with itself
-        coincidences += pairs / (len(ratings) - 1)
+        # No rating is paired with itself.
+        coincidences += (np.outer(counts, counts) - np.diag(counts)) / (len(ratings) - 1)
     totals = coincidences.sum(axis=0)
     middles = np.cumsum(totals) - totals / 2
     distances = (middles[:, None] - middles[None, :]) ** 2
@@ -289,13 +289,15 @@ def ordinal_alpha(items: Iterable[Sequence[int]]) -> float | None:
     return float(1 - (coincidences * distances).sum() / (expected * distances).sum())
 
 
-def to_cell(text: str) -> str:
-    """Return text with ' in front if a spreadsheet could take it for a formula.
+def to_cell(value: str | int) -> str | int:
+    """Return a value; text with ' in front if a spreadsheet could take it for a formula.
 
     A full-width sign begins a formula in some languages' versions of spreadsheets.
     """
-    marked = text[:1] in ("\t", "\r", "\n", "'") or text.lstrip()[:1] in tuple("=+-@＝＋－＠")
-    return f"'{text}" if marked else text
+    marked = isinstance(value, str) and (
+        value[:1] in ("\t", "\r", "\n", "'") or value.lstrip()[:1] in tuple("=+-@＝＋－＠")
+    )
+    return f"'{value}" if marked else value
 
 
 def _by_item(rows: Iterable[Mapping[str, Any]], scale: str) -> list[list[int]]:
@@ -322,10 +324,9 @@ def _table(columns: str, rows: Iterable[Mapping[str, Any]]) -> str:
     """Return CSV; all texts are quoted, so that no other separator splits them."""
     file = io.StringIO(newline="")
     writer = csv.writer(file, quoting=csv.QUOTE_NONNUMERIC)
-    writer.writerow(columns.split())
-    for row in rows:
-        cells = (row.get(name, "") for name in columns.split())
-        writer.writerow([to_cell(cell) if isinstance(cell, str) else cell for cell in cells])
+    names = columns.split()
+    writer.writerow(names)
+    writer.writerows([to_cell(row.get(name, "")) for name in names] for row in rows)
     return "\ufeff" + file.getvalue()  # by which spreadsheets know UTF-8
 
 
@@ -375,13 +376,12 @@ def _of_task(task: dict[str, Any]) -> Iterable[_Answer]:
             rater = str(by.get("email") or by["id"]) if isinstance(by, dict) else str(by)
             given = {one["from_name"]: one["value"] for one in annotation["result"]}
             points = ["".join(given.get(scale, {}).get("choices", [])) for scale in SCALES]
-            comment = "\n".join(given.get("comment", {}).get("text", []))
             latest[rater] = (
                 task["data"]["study"],
                 rater,
                 int(task["data"]["item"]),
                 points,
-                comment,
+                "\n".join(given.get("comment", {}).get("text", [])),
             )
     return latest.values()
 

@@ -136,8 +136,7 @@ class Replayer:
         trust_parts: bool = False,
         allow_download: bool = False,
     ) -> None:
-        reason = why_not(run)
-        if reason is not None:
+        if (reason := why_not(run)) is not None:
             raise RunError(f"this run cannot be replayed: {reason}.")
         self._manifest, self._traces, self._model = run.manifest, run.traces, model
         kernel, self.layout = rebuild(self._manifest, model, trust_parts, allow_download)
@@ -175,13 +174,12 @@ class Replayer:
         rejected = np.zeros(width, dtype=np.bool_)
         for step in steps:
             rejected[step.positions] |= not step.accepted
-        same = {
-            name: np.array_equal(self._traces[name][epoch, chain, :width], found)
+        same = [int(after.lengths[0]) == int(self._traces["lengths"][epoch, chain])] + [
+            np.array_equal(self._traces[name][epoch, chain, :width], found)
             for name, found in (("tokens", after.tokens[0].cpu()), ("rejected", rejected))
-        }
-        as_long = int(after.lengths[0]) == int(self._traces["lengths"][epoch, chain])
+        ]
         # All parts of a mixture that has an energy share it.
-        decides = leaves(self._kernel_at(epoch))[0]
+        decides = leaves(kernel_at(self._kernel, self._manifest.schedule, epoch))[0]
         if isinstance(decides, Metropolis):
             steps = with_energies(steps, chains, decides, Scorer(self._model))
         target = decides.target
@@ -194,7 +192,7 @@ class Replayer:
             _tokens(chains),
             steps,
             _tokens(after),
-            same["rejected"] and same["tokens"] and as_long,
+            all(same),
         )
 
     def _check(self, chain: int, epoch: int) -> None:
@@ -207,28 +205,25 @@ class Replayer:
             ),
         )
 
-    def _kernel_at(self, epoch: int) -> Kernel:
-        return kernel_at(self._kernel, self._manifest.schedule, epoch)
-
     def _start(self, chain: int) -> Chains:
         """Return a chain before its first epoch, its blanks filled as the run filled them."""
         width = self.layout.starts[chain].widths[1]
         chains = self.layout.chains(self._model, range(chain, chain + 1), width)
         chains, scorer = chains.to(self._model.device), Scorer(self._model)
-        start = self._manifest.config.start
-        return filled(chains, start, self._kernel, scorer, self._rng).forget()
+        return filled(chains, self._manifest.config.start, self._kernel, scorer, self._rng).forget()
 
     def _recorded(self, start: Chains, chain: int, epoch: int) -> Chains:
         """Return a chain as the record has it at the beginning of an epoch."""
         width, device = start.tokens.shape[1], start.tokens.device
         tokens = self._traces["tokens"][epoch - 1, chain, :width].astype(np.int64)
         done = int(self._traces["steps"][:epoch, chain].sum())
-        here = torch.as_tensor(tokens, device=device)
-        chains = replace(start, tokens=here[None], step=start.step + done)
+        here = torch.as_tensor(tokens, device=device)[None]
+        chains = replace(start, tokens=here, step=start.step + done)
         if not start.resizable:
             return chains
-        sizes = self._traces["sizes"][epoch - 1, chain].tolist()
-        free, region = self.layout.starts[chain].at_sizes(sizes)
+        free, region = self.layout.starts[chain].at_sizes(
+            self._traces["sizes"][epoch - 1, chain].tolist()
+        )
         rest = width - len(free)
         return replace(
             chains,
@@ -239,7 +234,8 @@ class Replayer:
 
     def _steps(self, epoch: int, chains: Chains) -> tuple[Chains, list[Step]]:
         """Run an epoch by the kernel's own steps."""
-        kernel, scorer, steps = self._kernel_at(epoch), Scorer(self._model), list[Step]()
+        kernel = kernel_at(self._kernel, self._manifest.schedule, epoch)
+        scorer, steps = Scorer(self._model), list[Step]()
         for after, info in epoch_of(kernel, chains, scorer, self._rng):
             decides = stepping(kernel, chains, self._rng)
             steps.append(of_step(len(steps), _tokens(chains), info, decides))
@@ -294,8 +290,11 @@ def _tests(info: StepInfo, kernel: Metropolis) -> list[Test]:
         stage, passed = plan.stages[number], bool(info.accepted[0]) or number < len(taken) - 1
         levels = zip(names, stage.levels, plan.others, strict=True)
         known = [name for name, level, part in levels if level == len(part.stages)]
-        uniform = float(info.uniform[0, number])
-        tests.append(Test(stage.nearest, ratio, ratio - before, uniform, passed, known))
+        tests.append(
+            Test(
+                stage.nearest, ratio, ratio - before, float(info.uniform[0, number]), passed, known
+            )
+        )
     return tests
 
 

@@ -26,7 +26,6 @@ from maskov.arguments import (
 from maskov.config import LinearSchedule, Schedule
 from maskov.energies import Autoregressive, Energy
 from maskov.energies.counting import Avoids, Contains, Distance, Edit, Repeats, words_changed
-from maskov.energies.networks import Loading
 from maskov.energies.stages import DelayedAcceptance
 from maskov.errors import InputError, refuse
 from maskov.evaluation import most_alike
@@ -34,7 +33,6 @@ from maskov.fasta import Record, letter, mutations
 from maskov.kernels.registry import change_lengths, named_kernel, parse_moves
 from maskov.models import MaskedModel
 from maskov.moves import MaskedConditional, Move
-from maskov.options import findable
 from maskov.plan import Plan, execute, plan, plan_to_continue
 from maskov.runs.coordinator import Listener
 from maskov.runs.manifest import resizes
@@ -110,8 +108,9 @@ class Task:
     def _note_lacking(self, found: Sequence[Rewriting], listener: Listener) -> None:
         """Say how many lines lack a word that an expert asks for."""
         asked = [part for _, part in self.energy.parts if isinstance(part, Contains)]
-        names = list(map(str, asked))
-        lacking = {one.line for one in found if any(one.energies.get(n, 0) > 0 for n in names)}
+        lacking = {
+            one.line for one in found if any(one.energies.get(str(part), 0) > 0 for part in asked)
+        }
         if lacking:
             words = ", ".join(word for part in asked for word in part.words)
             listener.noted(
@@ -127,7 +126,7 @@ def plan_rewriting(**given: Any) -> Task:
     """
     asked = arguments_of(api.rewrite, given)
     given_model, texts, out = asked.given_model(), asked.texts, asked.out
-    loading = Loading(given_model.device, asked.trust_remote_code, find=findable)
+    loading = given_model.loading()
     moves, weights = _moves(asked)
     schedule, energy = _schedule(asked), energy_of(asked.fluency, loading)
     if asked.toward not in (None, ""):
@@ -186,10 +185,10 @@ def _moves(asked: Arguments) -> tuple[tuple[Move, ...], tuple[float, ...]]:
     moves, records = asked.moves, any(isinstance(text, Record) for text in asked.texts)
     if moves is None:
         moves = _MOVES_OF_RECORDS if records else _MOVES
-    constraints = constraints_of(asked, change_lengths(moves))
-    proposal = MaskedConditional(asked.temperature, constraints=constraints)
-    parsed, weights, _ = parse_moves(moves, proposal)
-    return parsed, weights
+    proposal = MaskedConditional(
+        asked.temperature, constraints=constraints_of(asked, change_lengths(moves))
+    )
+    return parse_moves(moves, proposal)[:2]
 
 
 def _schedule(asked: Arguments) -> Schedule:
@@ -225,8 +224,10 @@ def picked(
     def at(line: int, given: str | Record, number: int, epoch: int) -> Rewriting:
         chain = line * chains + number
         ids = tokens[epoch][chain, : traces["lengths"][epoch, chain]].tolist()
-        names = ("target", "raw", "norm")
-        values = {name: float(traces[f"energy_{name}"][epoch, chain]) for name in names}
+        values = {
+            name: float(traces[f"energy_{name}"][epoch, chain])
+            for name in ("target", "raw", "norm")
+        }
         experts = traces["expert_energy"][epoch, chain].tolist()
         values |= dict(zip(run.manifest.experts, experts, strict=True))
         # Energies that would have cost extra passes were not traced.
@@ -268,15 +269,19 @@ def _check_experts(energy: Energy, model: MaskedModel, sequence: str) -> None:
                 "autoregressive(MODEL)."
             )
         words = isinstance(part, Contains | Avoids | Repeats)
-        if not spaced and (words or (isinstance(part, Distance) and part.unit == "words")):
-            raise InputError(
+        refuse(
+            (
+                not spaced and (words or (isinstance(part, Distance) and part.unit == "words")),
                 f"'{part}' counts words, and '{model.name}' writes sequences without spaces: use "
-                "--contains or --avoid, tokens for words, or a custom function."
+                "--contains or --avoid, tokens for words, or a custom function.",
             )
+        )
         for word in part.words if isinstance(part, Contains | Avoids) else ():
             letters = " ".join("".join(word.split()))
-            if spaced and letters != " ".join(word.split()):
-                raise InputError(
+            refuse(
+                (
+                    spaced and letters != " ".join(word.split()),
                     f"'{part}' finds no '{word}', since '{model.name}' writes spaces between "
-                    f"letters: write '{letters}'."
+                    f"letters: write '{letters}'.",
                 )
+            )

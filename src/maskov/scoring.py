@@ -102,14 +102,14 @@ def score_as_asked(**given: Any) -> tuple[list[Score], MaskedModel | None]:
             )
         )
         named = None if source is None or source.name == default_model() else source.name
-        energy = named or default_judge()
-        if energy is None:
+        name = named or default_judge()
+        if name is None:
             raise InputError("name a causal LM: --energy 'autoregressive(MODEL)'.")
-        causal = Autoregressive(
-            energy, device, trust_remote_code=asked.trust_remote_code, budget=budget
+        energy = Autoregressive(
+            name, device, trust_remote_code=asked.trust_remote_code, budget=budget
         )
-        return score_autoregressive(causal, asked.texts), None
-    energy = energy_of(energy, Loading(device, asked.trust_remote_code, budget=budget))
+    else:
+        energy = energy_of(energy, Loading(device, asked.trust_remote_code, budget=budget))
     if isinstance(asked.energy, str) and isinstance(energy, Autoregressive):
         return score_autoregressive(energy, asked.texts), None
     model = given_model.load()
@@ -121,14 +121,13 @@ def score_as_asked(**given: Any) -> tuple[list[Score], MaskedModel | None]:
 def score_texts(
     model: MaskedModel,
     texts: Sequence[str | Record],
-    energy: Energy | None = None,
+    energy: Energy,
     budget: int | None = None,
 ) -> list[Score]:
     """Return the energy of each text under a masked model; the order is kept.
 
     Under a translation model that was given sources, text i is the translation of source i.
     """
-    energy = energy or Raw()
     sources = model.sources if isinstance(model, ConditionalModel) else None
     if sources is not None and len(sources.texts) != len(texts):
         raise InputError(
@@ -154,23 +153,22 @@ def score_texts(
             known = engine.cache(given, alone or energy.needs_normaliser, groups=energy.groups)
             engine.check()
             given = replace(given, pass_cache=known)
-            both = (Raw(), Norm()) if alone else ()
-            named = {str(one): one(model, given).tolist() for one in both}
+            named = {str(one): one(model, given).tolist() for one in (Raw(), Norm()) if alone}
         terms, experts = _parts(energy, model, given)
         for row, (text, ids) in enumerate(zip(texts[begin : begin + _GROUP], group, strict=True)):
             kept = terms[row, : len(ids)]
             whole = {name: float(values[row]) for name, values in experts.items()}
             total = float(kept.sum()) + sum(whole.values())
             strings = model.token_strings(ids)
-            words = _by_word(str(text), strings, kept.tolist())
             unknown = sum(not model.may_stand(token) for token in ids)
-            energies = {name: values[row] for name, values in named.items()}
-            if str(energy) not in energies:
-                energies = {str(energy): total, **energies}
+            # The energy that was asked for is the first, unless it is one of both.
+            energies = {} if str(energy) in named else {str(energy): total}
+            energies |= {name: values[row] for name, values in named.items()}
             scores.append(
                 Score(
                     str(text), strings, total, kept.tolist(), getattr(text, "name", None), whole,
-                    *words, unknown, energies, isinstance(energy, Ordered),
+                    *_by_word(str(text), strings, kept.tolist()), unknown, energies,
+                    isinstance(energy, Ordered),
                 )
             )  # fmt: skip
     return scores
@@ -221,11 +219,10 @@ def score_autoregressive(energy: Autoregressive, texts: Sequence[str | Record]) 
     scores = []
     for text, ids, terms in zip(texts, lines, energy.token_terms(lines), strict=True):
         tokens, total = energy.token_strings(ids), float(terms.sum())
-        words = _by_word(str(text), tokens, terms.tolist())
         scores.append(
             Score(
-                str(text), tokens, total, terms.tolist(), getattr(text, "name", None), {}, *words,
-                energies={"autoregressive": total},
+                str(text), tokens, total, terms.tolist(), getattr(text, "name", None), {},
+                *_by_word(str(text), tokens, terms.tolist()), energies={"autoregressive": total},
             )
         )  # fmt: skip
     return scores

@@ -12,8 +12,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -43,10 +42,6 @@ class Shipped:
     quality: dict[str, float] = field(default_factory=dict)
     default: bool = False
     pairs: tuple[str, ...] = ()
-
-    def to_json(self) -> str:
-        """Return the description as one line of JSON."""
-        return json.dumps(asdict(self), ensure_ascii=False)
 
 
 BUILT_IN = (
@@ -142,8 +137,10 @@ PACKAGES = {
 def listed() -> list[Shipped]:
     """Return every model that needs no download, the defaults marked."""
     defaults = (default_model(), default_judge())
-    every = (*shipped(), *BUILT_IN, *installed())
-    return [replace(model, default=model.name in defaults) for model in every]
+    return [
+        replace(model, default=model.name in defaults)
+        for model in (*shipped(), *BUILT_IN, *installed())
+    ]
 
 
 def installed() -> list[Shipped]:
@@ -156,8 +153,8 @@ def installed() -> list[Shipped]:
     ]
 
 
-def _known() -> tuple[Shipped, ...]:
-    return (*shipped(), *BUILT_IN, *PACKAGED)
+def _known() -> dict[str, Shipped]:
+    return {model.name: model for model in (*PACKAGED, *BUILT_IN, *shipped())}
 
 
 def shipped() -> list[Shipped]:
@@ -177,7 +174,7 @@ def _folders() -> dict[str, Path]:
 
 def is_name(name: str) -> bool:
     """Whether this is the name of a model, so that no folder is meant."""
-    return any(model.name == name for model in _known())
+    return name in _known()
 
 
 def folder_of(name: str) -> Path | None:
@@ -202,20 +199,19 @@ def model_for(pair: str, kind: str) -> str:
 
 def source_of(name: str, kind: str) -> str:
     """Return where to load a model of this kind from: a shipped model's folder, or `name`."""
-    for model in _known():
-        if model.name == name and model.kind != kind:
-            a = "an " if model.kind == "autoregressive" else "a "
-            raise ModelError(
-                f"'{name}' is {a}{model.kind} model, not a {kind} one; `maskov models` lists all "
-                "models and their kinds."
-            )
-    folder = folder_of(name)
-    return name if folder is None else str(folder)
+    model = _known().get(name)
+    if model is not None and model.kind != kind:
+        a = "an " if model.kind == "autoregressive" else "a "
+        raise ModelError(
+            f"'{name}' is {a}{model.kind} model, not a {kind} one; `maskov models` lists all "
+            "models and their kinds."
+        )
+    return str(folder_of(name) or name)
 
 
 def did_you_mean(name: str) -> str:
     """Return a question with the nearest name of a model, and a space; empty if none is near."""
-    models = {model.name.lower(): model.name for model in _known()}
+    models = {known.lower(): known for known in _known()}
     near = get_close_matches(name.lower(), models, 1, 0.75)
     return f"Did you mean '{models[near[0]]}'? " if near else ""
 
@@ -237,10 +233,7 @@ def _default(kind: str) -> str | None:
 @cache
 def _read(folder: Path, changed: int) -> Shipped:
     """Read a description, once for each time it `changed`; a bad one is a damaged installation."""
-    model = None
-    with suppress(
-        OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError
-    ):
+    try:
         about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
         model = Shipped(
             name=str(about["name"]),
@@ -254,14 +247,16 @@ def _read(folder: Path, changed: int) -> Shipped:
             default=bool(about.get("default", False)),
             pairs=tuple(str(pair) for pair in about.get("pairs", ())),
         )
-    if (
-        model is None
-        or model.name != folder.name
-        or model.kind not in KINDS
-        or not all(0 <= size < 2**60 for size in (model.parameters, model.bytes))
-    ):
+        if (
+            model.name != folder.name
+            or model.kind not in KINDS
+            or not all(0 <= size < 2**60 for size in (model.parameters, model.bytes))
+        ):
+            raise ValueError("impossible values")
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError,
+            RecursionError) as error:  # fmt: skip
         raise ModelError(
             f"the shipped model '{folder.name}' is damaged (invalid about.json); install maskov "
             "again."
-        )
+        ) from error
     return model

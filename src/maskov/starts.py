@@ -73,8 +73,9 @@ class ChainStart:
     def blanked(self, model: MaskedModel, sizes: Sequence[int]) -> ChainStart:
         """Return it with the mask wherever it is free to change, its regions at the given sizes."""
         free, region = self.at_sizes(sizes)
-        before = zip(self.tokens, self.free, strict=True)
-        held = iter([token for token, is_free in before if not is_free])
+        held = iter(
+            [one for one, is_free in zip(self.tokens, self.free, strict=True) if not is_free]
+        )
         tokens = [model.mask_id if is_free else next(held) for is_free in free]
         return replace(self, tokens=tokens, free=free, region=region)
 
@@ -113,8 +114,7 @@ class ChainStart:
     ) -> list[ChainStart]:
         """Return it alone, if it meets all constraints, or all with a word that meet them then."""
         tokens, free, region, bounds = self.tokens, self.free, self.region, self.bounds
-        inner = continues(model)
-        begins = [*(not bool(inner[token]) for token in tokens), True]
+        begins = [*(not bool(continues(model)[token]) for token in tokens), True]
         tried = [self]
         for at, ids in product(range(len(tokens) + 1), spellings(model, word)):
             size, number = len(ids), -1
@@ -127,13 +127,12 @@ class ChainStart:
             else:
                 fits = all(free[at:end])
             if fits:
-                changed = replace(
+                tried.append(replace(
                     self,
                     tokens=[*tokens[:at], *ids, *tokens[end:]],
                     free=[*free[:at], *[True] * size, *free[end:]],
                     region=[*region[:at], *[number] * size, *region[end:]],
-                )
-                tried.append(changed)
+                ))  # fmt: skip
         fine = Layout(tried).possible(model, constraints).tolist()
         if fine[0]:
             return [self]
@@ -169,10 +168,10 @@ class Layout:
     @classmethod
     def blank(cls, model: MaskedModel, lengths: Sequence[Sequence[int]]) -> Layout:
         """Lay out sequences, all masked: those of each line of the given lengths."""
-        each = [(line, length) for line, row in enumerate(lengths) for length in row]
         return cls([
             ChainStart([model.mask_id] * length, [True] * length, line, [-1] * length)
-            for line, length in each
+            for line, row in enumerate(lengths)
+            for length in row
         ])  # fmt: skip
 
     @classmethod
@@ -185,16 +184,14 @@ class Layout:
         """
         layout = cls([])
         for line, text in enumerate(templates):
-            read = read_template(model, text, line + 1)
-            free, bounds = [token == model.mask_id for token in read.ids], read.bounds
-            start = ChainStart(read.ids, free, line, read.region, list(bounds.values()))
+            ids, region, bounds = read_template(model, text, line + 1)
+            free = [token == model.mask_id for token in ids]
+            start = ChainStart(ids, free, line, region, list(bounds.values()))
             if not bounds:
                 layout.starts.extend([start] * chains)
                 continue
             for chain in range(line * chains, (line + 1) * chains):
-                shares = _uniform(seed, [chain] * len(bounds), list(bounds))
-                drawn = zip(shares, bounds.values(), strict=True)
-                sizes = [a + int(share * (b - a + 1)) for share, (a, b) in drawn]
+                sizes = _drawn(seed, [chain] * len(bounds), list(bounds), start.bounds)
                 layout.starts.append(start.blanked(model, sizes))
         refuse(
             (
@@ -214,7 +211,6 @@ class Layout:
         frozen: Sequence[Sequence[int]] | None = None,
     ) -> Layout:
         """Lay out `chains` chains that start at each text; all but its `frozen` tokens are free."""
-        refuse((not texts, "there is no text to start from."))
         layout = cls([])
         each = zip(texts, map(set, frozen or [()] * len(texts)), strict=True)
         for line, (text, places) in enumerate(each):
@@ -232,8 +228,7 @@ class Layout:
                 ),
             )
             free = [place not in places for place in range(size)]
-            start = ChainStart(ids, free, line, [-1] * size, reference=ids)
-            layout.starts.extend([start] * chains)
+            layout.starts.extend([ChainStart(ids, free, line, [-1] * size, reference=ids)] * chains)
         return layout
 
     def check(self, model: MaskedModel, constraints: Sequence[Constraint]) -> None:
@@ -255,8 +250,7 @@ class Layout:
                 start = distinct.starts[int(wrong[0])]
                 name = f"a sequence of {len(start.tokens)} tokens"
                 if not all(start.free) or start.reference:
-                    kind = "text" if start.reference else "template"
-                    name = f"{kind} {start.template + 1}"
+                    name = f"{'text' if start.reference else 'template'} {start.template + 1}"
                 raise InputError(f"{name} cannot meet {constraint}: change one of them.")
 
     def fitted(self, model: MaskedModel, constraints: Sequence[Constraint]) -> Layout:
@@ -328,14 +322,13 @@ class Layout:
             source=torch.tensor([one.template for one in own]),
             reference=_padded([one.reference for one in own], longest, -1) if longest else None,
         )
-        if not self.resizable:
-            return chains
         # Chains with fewer regions have some that are always empty.
         most = max(len(one.bounds) for one in self.starts)
+        bounds = _padded([one.bounds for one in own], most, (0, 0))
         return replace(
             chains,
             region=_padded([one.region for one in own], width, -1),
-            bounds=_padded([one.bounds for one in own], most, (0, 0)),
+            bounds=bounds.long().view(len(own), most, 2),
         )
 
 
@@ -343,10 +336,13 @@ def _padded(lines: Sequence[Sequence[Any]], width: int, value: Any) -> Tensor:
     return torch.tensor([[*line, *[value] * (width - len(line))] for line in lines])
 
 
-def _uniform(seed: int, chains: Sequence[int], steps: Sequence[int]) -> list[float]:
-    where = torch.tensor(chains, dtype=torch.long), torch.tensor(steps, dtype=torch.long)
-    drawn: list[float] = CounterRng(seed).uniform(*where, Purpose.LENGTH).tolist()
-    return drawn
+def _drawn(
+    seed: int, chains: Sequence[int], steps: Sequence[int], bounds: Sequence[tuple[int, int]]
+) -> list[int]:
+    """Draw a whole number evenly between each of some bounds."""
+    shares = CounterRng(seed).uniform(torch.tensor(chains), torch.tensor(steps), Purpose.LENGTH)
+    each = zip(shares.tolist(), bounds, strict=True)
+    return [few + int(share * (most - few + 1)) for share, (few, most) in each]
 
 
 def draw_lengths(
@@ -364,8 +360,7 @@ def draw_lengths(
             f"length {asked} is out of range: '{model.name}' takes {between(model)}.",
         ),
     )
-    drawn = _uniform(seed, range(chains), [0] * chains)
-    return [shortest + int(share * (longest - shortest + 1)) for share in drawn]
+    return _drawn(seed, range(chains), [0] * chains, [(shortest, longest)] * chains)
 
 
 def fill(
@@ -378,8 +373,9 @@ def fill(
     if start == "mask-predict":
         refuse((conditional.constraints, "mask-predict keeps no constraints: use another --start."))
         for iteration in range(ITERATIONS):
-            now = mask_predict(ITERATIONS).at(iteration, None, None)
-            chains = whole_epoch(now, chains, scorer, rng)
+            chains = whole_epoch(
+                mask_predict(ITERATIONS).at(iteration, None, None), chains, scorer, rng
+            )
         return replace(chains, bounds=bounds)
     if start == "greedy":
         # Under constraints, one place after the other.

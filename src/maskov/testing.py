@@ -21,15 +21,14 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from maskov.energies.base import Energy
-from maskov.energies.registry import as_energy
-from maskov.energies.stages import DelayedAcceptance
+from maskov.energies import Energy, as_energy
 from maskov.errors import InputError
 from maskov.exact import (
     all_chains,
     all_sequences,
     balance_error,
     distribution,
+    expect,
     invariance_error,
     joined,
     places,
@@ -38,11 +37,10 @@ from maskov.exact import (
 )
 from maskov.execution.recorded import new_buffers, rounds_of
 from maskov.execution.rounds import Rounds
-from maskov.kernels import Kernel, Metropolis
+from maskov.kernels import DelayedAcceptance, Kernel, Metropolis
 from maskov.kernels.base import ended, epoch as run_epoch, whole_epoch
 from maskov.kernels.metropolis import ProposalScores
-from maskov.models.base import MaskedModel, Queries
-from maskov.models.builtin import TabularModel
+from maskov.models import MaskedModel, Queries, TabularModel
 from maskov.models.scorer import Scorer
 from maskov.moves import Move, Site
 from maskov.random import CounterRng, Purpose
@@ -72,9 +70,8 @@ def random_table(
         lengths = range(length[0], length[1] + 1)
         return _Tables(*(random_table(n, size, seed + n, forbidden, scale) for n in lengths))
     generator = torch.Generator().manual_seed(seed)
-    shape = (length, *(size,) * length)
-    scores = scale * torch.randn(shape, generator=generator, dtype=torch.float64)
-    return TabularModel(scores, "abcdefgh"[:size], forbidden=forbidden)
+    scores = torch.randn(length, *(size,) * length, generator=generator, dtype=torch.float64)
+    return TabularModel(scale * scores, "abcdefgh"[:size], forbidden=forbidden)
 
 
 class _Tables(TabularModel):
@@ -117,7 +114,7 @@ def check_energy(
     states = _compared(joined(_every_chain(model, length, reference, freeze=False)), reference)
     given = states.sequences
     values = _values(target, scorer, given)
-    _expect(bool(values.isfinite().any()), f"'{target}' is finite for no sequence.")
+    expect(bool(values.isfinite().any()), f"'{target}' is finite for no sequence.")
     order = torch.randperm(len(values), generator=torch.Generator().manual_seed(0))
     again = _values(target, scorer, given.rows(order))
     padded = replace(given, tokens=given.tokens.where(given.inside, _first_allowed(model)))
@@ -129,7 +126,7 @@ def check_energy(
         (other, "with other padding"),
         (alone, "alone, without other sequences and padding"),
     ):
-        _expect(_same(values[order], found), f"'{target}' has different values {where}.")
+        expect(_same(values[order], found), f"'{target}' has different values {where}.")
     _check_terms(target, scorer, states, values)
     _check_cache(target, scorer, states)
     for delayed in _DELAYS if target.needs_passes else _DELAYS[:1]:
@@ -150,10 +147,10 @@ def check_move(
     direction cannot cancel. What the move draws without looking at the tokens, such as its
     positions, is drawn for several `seeds`. The rest is as in `check_kernel`.
     """
-    if move.irreversible:
-        raise AssertionError(
-            f"'{move}' says that it is irreversible: no kernel can use it exactly."
-        )
+    expect(
+        not move.irreversible,
+        f"'{move}' says that it is irreversible: no kernel can use it exactly.",
+    )
     kernel = Metropolis(_RandomTarget(), move)
     check_kernel(kernel, model, length, seeds=seeds, lengths=lengths, reference=reference)
 
@@ -185,7 +182,7 @@ def check_kernel(
     parts = _every_chain(model, length, reference, lengths)
     parts = [constrained(part, kernel, model, reference) for part in parts]
     parts = [part for part in parts if len(part.chain)]
-    _expect(parts, f"no sequence meets the constraints of '{kernel}'.")
+    expect(parts, f"no sequence meets the constraints of '{kernel}'.")
     energy, own = kernel.target.energy, kernel.target.temperature
     at = own if temperature is None else temperature
     # Chains of one part cannot become those of another.
@@ -198,12 +195,12 @@ def check_kernel(
         for number in range(int(kernel.at(when, None, None).steps(start).max())):
             matrix = step_matrix(kernel, scorer, start, number, seed, when)
             where = f"step {number} of '{kernel}'" + f" in epoch {when}" * bool(when)
-            _expect((matrix.sum(1) - 1).abs().max() < TOLERANCE, f"{where} loses probability.")
+            expect((matrix.sum(1) - 1).abs().max() < TOLERANCE, f"{where} loses probability.")
             if reversible:
                 error = balance_error(matrix, target)
-                _expect(error < TOLERANCE, f"{where} breaks detailed balance by {error:.2g}.")
+                expect(error < TOLERANCE, f"{where} breaks detailed balance by {error:.2g}.")
             error = invariance_error(matrix, target)
-            _expect(error < TOLERANCE, f"{where} does not leave its target invariant: {error:.2g}.")
+            expect(error < TOLERANCE, f"{where} does not leave its target invariant: {error:.2g}.")
         if (kind := rounds_of(kernel)) is not None:
             _check_rounds(kernel, kind, scorer, start, seed, when)
 
@@ -214,8 +211,7 @@ def _check_rounds(
     """Compare an epoch in rounds with one in lock-step, by the same random numbers."""
     states, rng = start.rows(torch.arange(len(start.chain)).repeat(_COPIES)), CounterRng(seed)
     steps = kernel.steps(states)
-    numbered = replace(states, chain=torch.arange(len(steps)), step=when * steps)
-    chains = kernel.init(numbered, scorer)
+    chains = kernel.init(replace(states, chain=torch.arange(len(steps)), step=when * steps), scorer)
     buffers = new_buffers(kind, kernel, scorer.model, chains)
     rounds = kind(kernel, scorer, rng, buffers, [kernel])
     rounds.limit.fill_(1)
@@ -223,7 +219,7 @@ def _check_rounds(
         rounds.advance()
     after = whole_epoch(kernel, chains, scorer, rng)
     same = torch.equal(buffers.tokens, after.tokens) and torch.equal(buffers.lengths, after.lengths)
-    _expect(same, f"'{kernel}' decides differently in rounds.")
+    expect(same, f"'{kernel}' decides differently in rounds.")
 
 
 def _sized(model: MaskedModel | None, length: int | None) -> tuple[MaskedModel, int]:
@@ -267,8 +263,7 @@ def constrained(
 ) -> Chains:
     """Return those chains that meet the constraints of a kernel."""
     chains = _compared(chains, reference)
-    possible = kernel.conditional.possible(chains.sequences, model)
-    return chains.rows(possible.nonzero().flatten())
+    return chains.rows(kernel.conditional.possible(chains.sequences, model).nonzero().flatten())
 
 
 def _compared(chains: Chains, reference: Sequence[int]) -> Chains:
@@ -281,7 +276,7 @@ def _check_terms(energy: Energy, scorer: Scorer, states: Chains, values: Tensor)
         terms = energy.terms(scorer.model, with_passes(energy, scorer, states.sequences))
     except InputError:
         return  # it has none
-    _expect(_same(terms.sum(1), values), f"the terms of '{energy}' do not add up to it.")
+    expect(_same(terms.sum(1), values), f"the terms of '{energy}' do not add up to it.")
 
 
 def _check_cache(energy: Energy, scorer: Scorer, states: Chains) -> None:
@@ -295,7 +290,7 @@ def _check_cache(energy: Energy, scorer: Scorer, states: Chains) -> None:
             chains = after
             assert chains.energy is not None
             same = _same(chains.energy, _values(energy, scorer, chains.sequences))
-            _expect(same, f"the cache of '{energy}' is wrong after a move.")
+            expect(same, f"the cache of '{energy}' is wrong after a move.")
 
 
 def _check_stages(
@@ -320,9 +315,9 @@ def _check_stages(
                         number, torch.arange(len(moves))
                     )
     off = (drops + drops.transpose(1, 2)).nan_to_num().abs().max()
-    _expect(off < 1e-9, f"a stage of '{energy}' does not change its sign with the move.")
+    expect(off < 1e-9, f"a stage of '{energy}' does not change its sign with the move.")
     off = (drops[-1] - (values[:, None] - values)).nan_to_num().abs().max()
-    _expect(off < 1e-9, f"the last stage of '{energy}' is not exact.")
+    expect(off < 1e-9, f"the last stage of '{energy}' is not exact.")
 
 
 def _single(chains: Chains, place: int, token: int) -> Proposal:
@@ -349,8 +344,7 @@ class _RandomTarget(Energy):
         tokens = (sequences.tokens + 1).masked_fill(~sequences.inside, 0)
         place = (model.vocabulary_size + 2) ** torch.arange(tokens.shape[1])
         code = (tokens * place).sum(1)
-        uniform = CounterRng(0).uniform(code, torch.zeros_like(code), Purpose.LENGTH)
-        return 3 * uniform
+        return 3 * CounterRng(0).uniform(code, torch.zeros_like(code), Purpose.LENGTH)
 
     def __str__(self) -> str:
         return "random"
@@ -364,16 +358,11 @@ def _cut(given: Sequences, width: int) -> Sequences:
 
 def _values(energy: Energy, scorer: Scorer, given: Sequences) -> Float[Tensor, " states"]:
     values = energy(scorer.model, with_passes(energy, scorer, given))
-    _expect(values.dtype == torch.float64, f"'{energy}' must return float64 numbers.")
-    _expect(values.shape == given.lengths.shape, f"'{energy}' must return one number per sequence.")
-    _expect(not bool(values.isnan().any()), f"'{energy}' is not a number for some sequence.")
+    expect(values.dtype == torch.float64, f"'{energy}' must return float64 numbers.")
+    expect(values.shape == given.lengths.shape, f"'{energy}' must return one number per sequence.")
+    expect(not bool(values.isnan().any()), f"'{energy}' is not a number for some sequence.")
     return values
 
 
 def _same(one: Tensor, other: Tensor) -> bool:
     return bool(torch.allclose(one, other, rtol=1e-10, atol=1e-10))
-
-
-def _expect(holds: object, message: str) -> None:
-    if not bool(holds):
-        raise AssertionError(message)

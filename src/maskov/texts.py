@@ -15,13 +15,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from maskov.constraints.kinds import check_words
 from maskov.energies.counting import compiled, whole_word
 from maskov.errors import InputError, refuse
-from maskov.fasta import BLANK, has_letters
+from maskov.fasta import BLANK, letters_of
 from maskov.models.base import MaskedModel
 
 # A blank of one token; others have their own bounds.
@@ -36,7 +35,6 @@ Gap = tuple[int, int] | None
 Mask = str | Sequence[bool]
 _RANGE = re.compile(r"\s*(\d{1,9})\s*(?:-\s*(\d{1,9})\s*)?")
 _REGEX = "re:"
-_FREE = "."
 
 
 def between(model: MaskedModel) -> str:
@@ -56,7 +54,7 @@ def read_text(
             f"{what} is not UTF-8 text.",
         ),
         (
-            BLANK in text and not blanks and has_letters(model),
+            BLANK in text and not blanks and letters_of(model),
             f"{what} has a blank '{BLANK}'; fill it in, or use `maskov infill`.",
         ),
     )
@@ -73,15 +71,19 @@ def read_text(
             f"{what} holds a mask; fill it in, or use `maskov infill`.",
         ),
     )
-    control = model.control_ids() - {model.mask_id}
-    for token in ids:
-        bad = token in control if unknown else token != model.mask_id and not model.may_stand(token)
-        if bad:
-            word = model.token_strings([token])[0]
-            raise InputError(
-                f"{what} holds '{word}', a special or unknown token, which no sample may hold; "
-                "use words of the model's vocabulary."
-            )
+    control = model.control_ids()
+    bad = [
+        token for token in ids
+        if token != model.mask_id
+        and (token in control if unknown else not model.may_stand(token))
+    ]  # fmt: skip
+    refuse(
+        (
+            bad,
+            f"{what} holds '{''.join(model.token_strings(bad[:1]))}', a special or unknown token, "
+            "which no sample may hold; use words of the model's vocabulary.",
+        )
+    )
     return ids
 
 
@@ -129,24 +131,21 @@ def spans_blank(model: MaskedModel, text: str, spans: Sequence[tuple[int, int]])
     return text
 
 
-@dataclass(frozen=True)
-class Template:
-    """A template with its blanks at their smallest.
+def read_template(
+    model: MaskedModel, template: str, line: int
+) -> tuple[list[int], list[int], dict[int, tuple[int, int]]]:
+    """Return the tokens of a template with its blanks at their smallest, their regions and bounds.
 
-    `region` numbers the positions of blanks of unknown length (−1: any other), `bounds` are the
-    fewest and the most tokens of each, by its place among all blanks.
+    Blanks of unknown length are regions, which are numbered (−1: any other position); their bounds
+    are the fewest and the most tokens, by their place among all blanks. The model's own spelling of
+    the mask is a blank, too.
     """
-
-    ids: list[int]
-    region: list[int]
-    bounds: dict[int, tuple[int, int]]
-
-
-def read_template(model: MaskedModel, template: str, line: int) -> Template:
-    """Tokenise a template, in which the model's own spelling of the mask is a blank, too."""
     (mask,) = model.token_strings([model.mask_id])
-    either = f"{_BLANK.pattern}|{re.escape(mask)}"
-    template = re.sub(either, lambda match: match[0] if match[1] else "[MASK]", template)
+    template = re.sub(
+        f"{_BLANK.pattern}|{re.escape(mask)}",
+        lambda match: match[0] if match[1] else "[MASK]",
+        template,
+    )
     refuse(
         (
             "<mask" in template and model.encode("<mask>") != [model.mask_id],
@@ -174,7 +173,7 @@ def read_template(model: MaskedModel, template: str, line: int) -> Template:
         ),
     )
     rest = iter(held if bounds else [-1] * len(ids))
-    return Template(ids, [next(rest) if token == model.mask_id else -1 for token in ids], bounds)
+    return ids, [next(rest) if token == model.mask_id else -1 for token in ids], bounds
 
 
 def frozen_positions(
@@ -264,20 +263,18 @@ def _by_masks(masks: Sequence[Mask], sizes: Sequence[int]) -> list[set[int]]:
     )
     # In a text `.` is free; any other sign is frozen, and so is True.
     return [
-        {place for place, sign in enumerate(mask) if sign not in (_FREE, False)} for mask in masks
+        {place for place, sign in enumerate(mask) if sign not in (".", False)} for mask in masks
     ]
 
 
 def _by_ranges(rule: str, size: int, line: int) -> set[int]:
     found = set[int]()
-    for part in rule.split(","):
-        match = _RANGE.fullmatch(part)
-        assert match is not None
+    for match in _RANGE.finditer(rule):
         first, last = int(match[1]), int(match[2] or match[1])
         refuse(
             (
                 not 1 <= first <= last,
-                f"'{part.strip()}' is not a range of positions: write 1-25, counted from 1.",
+                f"'{match[0].strip()}' is not a range of positions: write 1-25, counted from 1.",
             ),
             (last > size, f"text {line} has {size} tokens: there is no position {last} in it."),
         )

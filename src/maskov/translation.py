@@ -18,10 +18,9 @@ import torch
 from maskov import api
 from maskov.arguments import Arguments, arguments_of, workers_of
 from maskov.config import LinearSchedule, Schedule
-from maskov.energies import Norm, Raw, parse_energy
+from maskov.energies import AutoregressiveTranslation, Norm, Raw, parse_energy
 from maskov.energies.counting import PredictedLength
 from maskov.energies.networks import Loading
-from maskov.energies.other_models import AutoregressiveTranslation
 from maskov.energies.registry import weighted_terms
 from maskov.energies.stages import parse_delayed
 from maskov.errors import InputError, ModelError, refuse
@@ -155,12 +154,15 @@ class TranslationMethod:
     start: str | None = None
 
     def __post_init__(self) -> None:
-        if self.name not in METHODS:
-            raise InputError(f"unknown method '{self.name}'; use one of {', '.join(METHODS)}.")
-        given = {field.name for field in fields(self) if getattr(self, field.name) is not None}
-        unused = sorted(given - METHODS[self.name] - {"name"})
+        refuse(
+            (
+                self.name not in METHODS,
+                f"unknown method '{self.name}'; use one of {', '.join(METHODS)}.",
+            )
+        )
+        given = {name for name in OPTIONS if getattr(self, name) is not None}
+        unused = sorted(given - METHODS[self.name])
         known = {"lengths": (*RULES, "sampled"), "start": _STARTS, "pick": PICKS}
-        counts = ("iterations", "length_beam", "beam", "chains", "epochs")
         moves, _, _ = parse_moves(self.settled.moves)
         energy = parse_energy(self.settled.energy)
         refuse(
@@ -198,7 +200,7 @@ class TranslationMethod:
                     getattr(self, name) is not None and getattr(self, name) < 1,
                     f"{_flag(name)} must be at least 1, not {getattr(self, name)}.",
                 )
-                for name in counts
+                for name in ("iterations", "length_beam", "beam", "chains", "epochs")
             ),
             (
                 self.length_power is not None and not math.isfinite(self.length_power),
@@ -300,11 +302,6 @@ def lowest_target(samples: Sequence[Sample]) -> Sample:
     return min(known or samples, key=lambda sample: sample.energies["target"])
 
 
-def least_risk(samples: Sequence[Sample]) -> Sample:
-    """Return the sample of minimum Bayes risk."""
-    return samples[most_alike([sample.text for sample in samples])]
-
-
 # The options that a method has.
 OPTIONS = tuple(one.name for one in fields(TranslationMethod) if one.name != "name")
 
@@ -318,27 +315,20 @@ def method_of(asked: Arguments) -> TranslationMethod:
     """
     chosen = {name: getattr(asked, name) for name in OPTIONS}
     named = asked.autoregressive is not None or asked.pair is not None
-    weighs = asked.method == "mh" and asked.lengths == "sampled" and asked.energy is None and named
+    weighs = named and (asked.method, asked.lengths, asked.energy) == ("mh", "sampled", None)
     if weighs:
         chosen["energy"] = "norm+0.5*autoregressive"
         chosen["start"] = asked.start or AUTOREGRESSIVE
-    drafted = asked.drafts is not None
-    refuse(
-        (
-            drafted and asked.start is not None,
-            "chains start from --drafts or from --start, not both.",
-        ),
-        (
-            drafted and "start" not in METHODS.get(asked.method, {"start"}),
-            f"the method '{asked.method}' does not use --drafts: drop it.",
-        ),
-        (
-            asked.start == DRAFTS,
-            "give the drafts, a file of translations: --drafts FILE.",
-        ),
-    )
-    if drafted:
+    if asked.drafts is not None:
+        refuse(
+            (asked.start is not None, "chains start from --drafts or from --start, not both."),
+            (
+                "start" not in METHODS.get(asked.method, {"start"}),
+                f"the method '{asked.method}' does not use --drafts: drop it.",
+            ),
+        )
         chosen["start"] = DRAFTS
+    refuse((asked.start == DRAFTS, "give the drafts, a file of translations: --drafts FILE."))
     if chosen["energy"] is not None and "energy" in METHODS.get(asked.method, ()):
         chosen["energy"] = _named_energy(chosen["energy"], asked, weighs)
     if asked.method == "mask-predict" and asked.length_beam is None:
@@ -397,12 +387,10 @@ class Translation:
 class Task:
     """Texts to translate: by which models and method, and the settings of the run."""
 
+    asked: Arguments
     model: ConditionalModel
-    texts: Sequence[str]
     method: TranslationMethod
     autoregressive: AutoregressiveTranslator | None
-    every_chain: bool
-    drafts: Sequence[str] | None
     settings: dict[str, Any]
 
     def translations(
@@ -412,28 +400,29 @@ class Task:
 
         Empty lines stay empty.
         """
-        method, drafts, found = self.method, None, list[Translation]()
-        lines = [line for line, text in enumerate(self.texts) if text.strip()]
+        method, texts, drafts, found = self.method, self.asked.texts, None, list[Translation]()
+        lines = [line for line, text in enumerate(texts) if text.strip()]
         if lines:
             numbers = [line + 1 for line in lines]
-            given = self.model.given([self.texts[line] for line in lines], numbers)
+            given = self.model.given([texts[line] for line in lines], numbers)
             if method.name == "ar":
                 assert self.autoregressive is not None
                 found = _autoregressive(given, self.autoregressive, method, numbers)
             else:
-                if self.drafts is not None:
-                    drafts = [self.drafts[line] for line in lines]
+                if self.asked.drafts is not None:
+                    drafts = [self.asked.drafts[line] for line in lines]
                     for number, draft in zip(numbers, drafts, strict=True):
                         read_text(given, draft, f"draft {number}")  # refused by its line
                 elif self.autoregressive is not None and method.needs_autoregressive:
                     drafts = drafts_of(given, self.autoregressive, numbers)
-                own = self.settings | {"listener": listener, "stop": stop}
-                run = run_method(given, method, drafts, **own)
-                found = translations_of(run, method, self.every_chain)
+                run = run_method(
+                    given, method, drafts, listener=listener, stop=stop, **self.settings
+                )
+                found = translations_of(run, method, self.asked.every_chain)
         each, rest = len(found) // max(len(lines), 1), iter(found)
         return [
             translation
-            for text in self.texts
+            for text in texts
             for translation in (
                 islice(rest, each) if text.strip() else [Translation(text, "", 0.0, 0.0, 0)]
             )
@@ -442,10 +431,10 @@ class Task:
 
 def plan_translation(**given: Any) -> Task:
     """Return what to translate, and how, from the arguments of `maskov.translate`; or refuse."""
-    kinds = (ConditionalModel, AutoregressiveTranslator, TranslationMethod)
-    asked = arguments_of(api.translate, given, *kinds)
-    if asked.texts is None:
-        raise InputError("there is nothing to translate: give `texts`, a list.")
+    asked = arguments_of(
+        api.translate, given, ConditionalModel, AutoregressiveTranslator, TranslationMethod
+    )
+    refuse((asked.texts is None, "there is nothing to translate: give `texts`, a list."))
     if isinstance(asked.model, ConditionalModel):
         asked.refuse_both("a model that is loaded", "pair")
     method = asked.method
@@ -485,22 +474,20 @@ def plan_translation(**given: Any) -> Task:
         name = named_model(writer, asked.pair, "autoregressive")
         folder = translation_folder(name, download=True) or Path(name)
         writer = AutoregressiveTranslator.load(folder, given_model.device, name)
-    settings = {
+    return Task(asked, model, method, writer, {
         "seed": asked.seed, "out": asked.out, "token_budget": asked.token_budget,
         "resident": asked.resident, "workers": workers, "source": given_model.source,
-    }  # fmt: skip
-    return Task(model, asked.texts, method, writer, asked.every_chain, drafts, settings)
+    })  # fmt: skip
 
 
 def _check_used(asked: Arguments, method: TranslationMethod, workers: Workers) -> None:
     """Refuse options of the run that the method does not use."""
     why = f"the method '{method.name}' makes no use of {{}}: drop it."
     if method.name == "ar":
-        if not workers.here:
-            raise InputError("the method 'ar' runs no chains: drop --workers.")
+        refuse((not workers.here, "the method 'ar' runs no chains: drop --workers."))
         asked.refuse(why, "out", "token_budget", "resident", "threads")
     elif not isinstance(asked.autoregressive, AutoregressiveTranslator):
-        parts = () if method.energy is None else parse_energy(method.energy).parts
+        parts = parse_energy(method.settled.energy).parts
         used = any(isinstance(part, AutoregressiveTranslation) for _, part in parts)
         if not used and not method.needs_autoregressive:
             asked.refuse(why, "autoregressive")
@@ -530,13 +517,13 @@ def run_method(
     given: ConditionalModel,
     method: TranslationMethod,
     drafts: Sequence[str] | None = None,
+    listener: Listener | None = None,
     **settings: Any,
 ) -> Run:
     """Run the chains of a method over the sources of a model.
 
     A method that starts from translations needs `drafts`, one of each source.
     """
-    listener, stop = settings.pop("listener", None), settings.get("stop")
     planned = plan(
         model=given,
         kernel=method.kernel(Loading(given.device)),
@@ -549,7 +536,7 @@ def run_method(
         trace="kept",
         **settings,
     )
-    return execute(planned, listener, stop)
+    return execute(planned, listener, settings.get("stop"))
 
 
 def translations_of(
@@ -571,7 +558,7 @@ def translations_of(
         elif method.pick == "lowest":
             chosen = [lowest_target(samples) if compared else lowest(samples, target)]
         elif method.pick == "mbr":
-            chosen = [least_risk(ends)]
+            chosen = [ends[most_alike([kept.text for kept in ends])]]
         else:  # of mask-predict, candidates of several lengths: the most probable per token
             chosen = [lowest(ends, "norm") if method.name == "mask-predict" else ends[0]]
         found += [
@@ -594,8 +581,7 @@ def _autoregressive(
     ids = writer.translate(texts, method.beam or DEFAULT_BEAM, power, lines)
     translated = [writer.tokenizer.decode(line).strip() for line in ids]
     raw, norm = energies_of(given, translated)
-    rows = zip(texts, translated, raw, norm, strict=True)
-    return [Translation(source, text, a, b, 0) for source, text, a, b in rows]
+    return [Translation(*row, chain=0) for row in zip(texts, translated, raw, norm, strict=True)]
 
 
 def energies_of(given: ConditionalModel, texts: Sequence[str]) -> tuple[list[float], list[float]]:

@@ -19,7 +19,7 @@ import torch
 
 from maskov.config import Schedule, Tuning
 from maskov.energies.counting import LengthPrior
-from maskov.errors import InputError
+from maskov.errors import InputError, refuse
 from maskov.kernels import Kernel, Metropolis
 from maskov.kernels.base import BurnIn, ended, epoch, kernel_at, whole_epoch, with_leaves
 from maskov.kernels.metropolis import ProposalScores
@@ -42,8 +42,7 @@ def pilot_chains(layout: Layout, count: int, kernel: Kernel, scorer: Scorer, rng
     Constraints are met by the way blanks are filled.
     """
     model = scorer.model
-    blank = _blanks(layout, count, kernel, model)
-    chains = blank.chains(model, range(count), layout.width)
+    chains = _blanks(layout, count, kernel, model).chains(model, range(count), layout.width)
     chains = replace(chains, chain=chains.chain + FIRST_CHAIN).to(model.device)
     return fill(chains, "masked", kernel.conditional, scorer, rng).forget()
 
@@ -61,12 +60,6 @@ def _blanks(
         ]
         starts.append(start.blanked(model, sizes))
     return Layout(starts).fitted(model, kernel.conditional.constraints)
-
-
-def spans(layout: Layout, count: int, kernel: Kernel, model: MaskedModel) -> Int[Tensor, "n 2"]:
-    """Return the fewest and the most positions with which such chains can meet constraints."""
-    ends = (_blanks(layout, count, kernel, model, end) for end in (0, 1))
-    return torch.tensor([[len(one.tokens) for one in end.starts] for end in ends]).T
 
 
 @contextmanager
@@ -96,11 +89,14 @@ def tune(
     last = kernel_at(kernel, replace(schedule, force_accept=0), schedule.epochs - 1)
     with from_random_starts("weights of lengths", "Give weights with --length-prior, or none."):
         chains = pilot_chains(layout, _LENGTH_CHAINS, last, scorer, rng)
-        own = spans(layout, _LENGTH_CHAINS, last, scorer.model)
+        # The fewest and the most positions with which each of them can meet constraints.
+        ends = (_blanks(layout, _LENGTH_CHAINS, last, scorer.model, end) for end in (0, 1))
+        own = torch.tensor([[len(one.tokens) for one in end.starts] for end in ends]).T
         # All chains together make at most as many steps as the run.
         steps = int(last.steps(chains).max()) * schedule.epochs * len(layout.starts)
-        most = max(_LENGTH_STEPS, steps // _LENGTH_CHAINS)
-        found, even = flat_weights(last, chains, own, most, scorer, rng)
+        found, even = flat_weights(
+            last, chains, own, max(_LENGTH_STEPS, steps // _LENGTH_CHAINS), scorer, rng
+        )
     scorer.check()
     return Tuning(found.first, found.log_weights, round(even, 3), scorer.passes - before)
 
@@ -282,8 +278,7 @@ def correction(
     trust = torch.where(known, 1 / (1 / counts + 1 / counts.T), 0.0)
     rise = torch.where(known, rise, 0.0)
     trust = (trust + _BOUND * beside).fill_diagonal_(0.0)
-    system = torch.diag(trust.sum(1)) - trust
-    inverse: Tensor = torch.linalg.pinv(system, hermitian=True)
+    inverse: Tensor = torch.linalg.pinv(torch.diag(trust.sum(1)) - trust, hermitian=True)
     return -(inverse @ (trust * rise).sum(0))
 
 
@@ -300,8 +295,7 @@ def weighed(kernel: Kernel, prior: LengthPrior) -> Kernel:
     if not isinstance(kernel, BurnIn):
         return kernel
     assert kernel.target is not None
-    heat = kernel.target.temperature
-    return replace(kernel, first=kernel.first + heat * prior)
+    return replace(kernel, first=kernel.first + kernel.target.temperature * prior)
 
 
 def _watched(part: Kernel, ratios: list[tuple[int, int, float]]) -> Kernel:
@@ -440,14 +434,17 @@ def find_path(
     chains = whole.init(kernel.first(blank, scorer, rng), scorer)
     started = scorer.passes
     while not path or path[-1] < 1:
-        if len(path) == _MOST_POINTS:
-            raise InputError("no path to the target was found: the start is too far from it.")
+        refuse(
+            (
+                len(path) == _MOST_POINTS,
+                "no path to the target was found: the start is too far from it.",
+            )
+        )
         path.append(_next(whole, chains, path[-1] if path else 0.0, aim))
         now = replace(kernel, path=(*path[:-1], *sorted({path[-1], 1.0})), epoch=len(path) - 1)
         chains = whole_epoch(now, now.init(chains, scorer), scorer, rng)
         scorer.check()
-    each = (scorer.passes - started) / (count * len(path))
-    return tuple(path), (started - begun) / count, each
+    return tuple(path), (started - begun) / count, (scorer.passes - started) / (count * len(path))
 
 
 def _next(kernel: Population, chains: Chains, here: float, aim: float) -> float:

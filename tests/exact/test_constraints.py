@@ -16,11 +16,12 @@ from maskov.constraints import (
     MaxEdits,
     PartlyFilled,
 )
-from maskov.exact import all_states, fresh_state
+from maskov.exact import all_states
 from maskov.execution.recorded import rounds_of
 from maskov.models.scorer import Scorer
 from maskov.moves import MaskedConditional, Resize, Site, Span, Sweep
 from maskov.testing import check_kernel, constrained, random_table, step_matrix
+from maskov.types import Chains
 from small import tiny_bert
 
 TABLE = random_table(length=4, size=3)
@@ -147,7 +148,7 @@ MEANT = {
 
 @pytest.mark.parametrize("name", MEANT)
 def test_the_sequences_that_meet_them(name):
-    states = fresh_state(all_states(TABLE, 4))
+    states = Chains.at(all_states(TABLE, 4))
     kept = constrained(states, _kernel(Site(), name), TABLE, TEXT).tokens.tolist()
     assert kept == [state for state in states.tokens.tolist() if MEANT[name](tuple(state))]
 
@@ -157,7 +158,7 @@ def test_a_token_is_allowed_just_if_a_completion_is(name):
     """Each constraint alone never leads into a dead end, except that avoided words may."""
     (constraint,) = CONSTRAINTS[name]
     states = all_states(TABLE, 4)
-    met = constrained(fresh_state(states), _kernel(Site(), name), TABLE, TEXT).tokens
+    met = constrained(Chains.at(states), _kernel(Site(), name), TABLE, TEXT).tokens
     for window in itertools.product([False, True], repeat=4):
         for place in [i for i in range(4) if window[i]]:
             hidden = torch.tensor(window).expand(len(met), -1)
@@ -188,7 +189,7 @@ def _irreducible(kernel, start, model, seeds=6):
 )
 def test_spans_reach_everything(name):
     kernel = _kernel(Span(sizes=(2,)), name)
-    start = constrained(fresh_state(all_states(TABLE, 4)), kernel, TABLE, TEXT)
+    start = constrained(Chains.at(all_states(TABLE, 4)), kernel, TABLE, TEXT)
     assert _irreducible(kernel, start, TABLE)
 
 

@@ -10,12 +10,13 @@ import maskov
 from maskov import DelayedAcceptance, Metropolis, Mixture, Norm, Raw, Site, Span
 from maskov.energies import Energy, as_energy, parse_energy
 from maskov.energies.counting import Length
-from maskov.exact import all_states, distribution, fresh_state
+from maskov.exact import all_states, distribution
 from maskov.kernels.base import counted
 from maskov.models.scorer import Scorer
 from maskov.random import CounterRng
 from maskov.scoring import score_texts
 from maskov.testing import check_energy, check_kernel, invariance_error, random_table, step_matrix
+from maskov.types import Chains
 
 TABLE = random_table()
 PLAIN = DelayedAcceptance(0)
@@ -149,7 +150,7 @@ def test_nested_mixtures_draw_their_parts_independently(depth):
     kernel = Marks(Raw(), called=counts[0])
     for count in counts[1:]:
         kernel = Mixture((kernel, Marks(Raw(), called=count)))
-    scorer, chains = Scorer(TABLE), fresh_state(all_states(TABLE, 3)[:1].repeat(1000, 1))
+    scorer, chains = Scorer(TABLE), Chains.at(all_states(TABLE, 3)[:1].repeat(1000, 1))
     chains = kernel.init(replace(chains, chain=torch.arange(1000)), scorer)
     kernel.step(chains, torch.arange(1000), scorer, CounterRng(0))
     shares = [2.0 ** -(depth + 1), *(2.0 ** -(depth + 1 - n) for n in range(depth + 1))]
@@ -172,7 +173,7 @@ def test_another_weight_costs_no_evaluation():
         return [float("a" in text.split()) for text in texts]
 
     part, scorer = as_energy(expert), Scorer(TABLE)
-    chains = Metropolis(Norm() + part).init(fresh_state(all_states(TABLE, 3)), scorer)
+    chains = Metropolis(Norm() + part).init(Chains.at(all_states(TABLE, 3)), scorer)
     spent = scorer.passes
     moved = Metropolis(0.3 * Norm() + 2 * part).init(chains, scorer)
     assert (len(calls), scorer.passes) == (1, spent)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import tiny_models
-from maskov import Norm, Raw, Site, evidence
+from maskov import Norm, Raw, evidence
 from maskov.energies import Autoregressive
 from maskov.energies.ordered import Ordered
 from maskov.exact import all_states
@@ -23,7 +23,7 @@ from small import tiny_bert
 
 MODEL = random_table((2, 3), size=4, forbidden=("d",))
 TEXTS = ["a b c", "b b a", "c a", "a a a"]
-PLAN = EvidencePlan(Site(), Ordered(), particles=300, populations=12, moves=3)
+PLAN = EvidencePlan(particles=300, populations=12, moves=3)
 TARGETS = [(Norm(), 1.0), (Raw(), 0.7), (0.6 * Ordered() + 0.3 * Norm(), 1.0), (Ordered(), 1.0)]
 
 

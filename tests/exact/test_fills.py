@@ -13,7 +13,7 @@ from tests.small import tiny_bert
 import maskov
 from maskov import filling
 from maskov.errors import InputError
-from maskov.filling import DistinctScorer, Filler, shapes_of
+from maskov.filling import DistinctScorer, Filler, OrderedFills, shapes_of
 from maskov.models.base import Queries
 from maskov.models.scorer import Scorer
 from maskov.random import CounterRng
@@ -87,13 +87,13 @@ def test_the_default_and_normalised_energies_agree_with_enumeration(energy):
     assert (narrow.error == 0) is (energy in (None, "ordered"))
 
 
-def _fill(template, energy, width, **settings):
+def _fill(template, energy, width, passes=filling.DEFAULT_PASSES, rng=None):
     with pytest.MonkeyPatch.context() as patch:
         if width is not None:
             patch.setattr(filling, "_FIRST", width)
             patch.setattr(filling, "_NARROW", width)
         energy = maskov.parse_energy(energy or filling.DEFAULT_ENERGY)
-        filler = Filler(energy, 1.0, DistinctScorer(MODEL), **settings)
+        filler = Filler(energy, 1.0, OrderedFills(DistinctScorer(MODEL), rng=rng), passes)
         return filler.fill(template, shapes_of(MODEL, template, 1))
 
 

@@ -12,7 +12,6 @@ from maskov.exact import (
     all_states,
     balance_error,
     distribution,
-    fresh_state,
     invariance_error,
 )
 from maskov.models.scorer import Scorer
@@ -35,7 +34,7 @@ def test_the_law_of_the_rest_is_left_invariant(move, energy):
     fits = states[states[:, 1] == layout.starts[0].tokens[1]]
     joint = distribution(model, energy, states)
     given = joint[states[:, 1] == 1] / joint[states[:, 1] == 1].sum()
-    chains = fresh_state(fits, torch.tensor(layout.starts[0].free).expand(fits.shape))
+    chains = Chains.at(fits, free=torch.tensor(layout.starts[0].free).expand(fits.shape))
     kernel = Metropolis(energy, move, delayed=DelayedAcceptance(1))
     moved = torch.zeros(4, dtype=torch.bool)
     for seed, number in itertools.product(range(3), range(int(kernel.steps(chains)[0]))):

@@ -18,7 +18,6 @@ from maskov import (
 from maskov.energies import TextEnergy, parse_energy
 from maskov.exact import (
     all_states,
-    fresh_state,
 )
 from maskov.execution.recorded import rounds_of
 from maskov.execution.window_rounds import WindowRounds
@@ -27,7 +26,7 @@ from maskov.models.scorer import Scorer
 from maskov.moves import Span
 from maskov.random import CounterRng
 from maskov.testing import check_energy, check_kernel
-from maskov.types import Sequences
+from maskov.types import Chains, Sequences
 from small import epoch, random_state, random_table, tiny_bert
 
 TABLE = random_table()
@@ -147,7 +146,7 @@ def test_groups_near_the_change_may_be_tested_first(move, nearest):
 
 def test_an_energy_without_passes_drops_those_of_another_kernel():
     text = TextEnergy(letters)
-    both = Metropolis(Raw() + text).init(fresh_state(all_states(TABLE, 3)), Scorer(TABLE))
+    both = Metropolis(Raw() + text).init(Chains.at(all_states(TABLE, 3)), Scorer(TABLE))
     assert Metropolis(text).init(both, Scorer(TABLE)).pass_cache is None
 
 

@@ -10,13 +10,13 @@ from scipy import stats
 
 from maskov import Metropolis, Norm, Site, Span, parse_energy
 from maskov.constraints import ContainsWords
-from maskov.exact import all_chains, all_states, fresh_state
+from maskov.exact import all_chains, all_states
 from maskov.kernels import Draws, Mixture, Redraw
 from maskov.models.scorer import Scorer
 from maskov.moves import Resize
 from maskov.random import CounterRng
 from maskov.testing import check_energy, check_kernel, check_move, random_table
-from maskov.types import Sequences
+from maskov.types import Chains, Sequences
 
 TEXTS = (
     "ordered",
@@ -104,7 +104,7 @@ def test_draws_have_the_probabilities(text):
     energy, count = parse_energy(text), 4000
     states = all_states(TABLE, 3)
     law = (-energy(TABLE, _sequences(TABLE, 3))).exp()
-    blank = fresh_state(torch.full((count, 3), TABLE.mask_id))
+    blank = Chains.at(torch.full((count, 3), TABLE.mask_id))
     chains = replace(blank, chain=torch.arange(count))
     kernel, scorer = Draws(energy), Scorer(TABLE)
     after, info = kernel.step(kernel.init(chains, scorer), chains.chain, scorer, CounterRng(0))

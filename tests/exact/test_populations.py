@@ -15,7 +15,7 @@ from maskov.diagnostics.populations import PopulationSummary, by_length
 from maskov.energies.base import Evaluation
 from maskov.energies.ordered import Ordered
 from maskov.errors import InputError
-from maskov.exact import all_states, distribution, fresh_state
+from maskov.exact import all_states, distribution
 from maskov.kernels.base import epoch, whole_epoch
 from maskov.kernels.population import Population, backward, systematic
 from maskov.models.scorer import Scorer
@@ -24,7 +24,7 @@ from maskov.random import CounterRng, Purpose
 from maskov.starts import Layout, draw_lengths
 from maskov.testing import random_table
 from maskov.tuning import find_path, stretched
-from maskov.types import Sequences
+from maskov.types import Chains, Sequences
 
 TABLE = random_table(3, size=3, scale=1.0)
 STATES = all_states(TABLE, 3)
@@ -49,7 +49,7 @@ class Recording(CounterRng):
 
 
 def _blank(first, count):
-    chains = fresh_state(torch.full((count, 3), TABLE.mask_id))
+    chains = Chains.at(torch.full((count, 3), TABLE.mask_id))
     return replace(chains, chain=torch.arange(count) + first)
 
 
@@ -136,7 +136,7 @@ def test_under_constraints_z_is_that_of_the_sequences_that_meet_them(constraint,
     kernel = Population(Metropolis(energy, move, 0.8), Ordered(rule=rule), PARTICLES, PATH, 2, 1)
     reference = torch.zeros((4000 * PARTICLES, 3), dtype=torch.long)
     chains = replace(_blank(0, len(reference)), reference=reference)
-    states = replace(fresh_state(STATES), reference=reference[: len(STATES)])
+    states = replace(Chains.at(STATES), reference=reference[: len(STATES)])
     meets = move.conditional.possible(states.sequences, TABLE)
     assert 0 < int(meets.sum()) < len(STATES)
     # The start adds up to 1 over them.

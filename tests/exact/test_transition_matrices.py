@@ -20,7 +20,6 @@ from maskov.exact import (
     all_states,
     balance_error,
     distribution,
-    fresh_state,
     invariance_error,
     joined,
     stationary,
@@ -71,7 +70,7 @@ def test_metropolis_is_in_detailed_balance(name, energy, proposal):
     move = Site(PROPOSALS[proposal], Sweep("left-to-right", states.shape[1]))
     # Every set of places that a step may mask, side by side.
     masks = torch.cartesian_prod(*[torch.tensor([False, True])] * states.shape[1])[1:]
-    start = joined([fresh_state(states, masked.expand(states.shape)) for masked in masks])
+    start = joined([Chains.at(states, free=masked.expand(states.shape)) for masked in masks])
     target = distribution(model, ENERGIES[energy], states, temperature).repeat(len(masks))
     kernel = Metropolis(ENERGIES[energy], move, target_temperature=temperature)
     matrix = step_matrix(kernel, Scorer(model), start)
@@ -207,7 +206,7 @@ def _step(kernel, masked, number):
     """Return many chains, and a step of them that masks these positions."""
     model = random_table()
     states = all_states(model, 3).repeat(9, 1)
-    start = fresh_state(states, masked.expand(states.shape))
+    start = Chains.at(states, free=masked.expand(states.shape))
     start = replace(start, chain=torch.arange(len(states)))
     positions = Sweep("left-to-right", int(masked.sum()))
     kernel, rng = replace(kernel, move=replace(kernel.move, positions=positions)), DecidesAt(0)
@@ -238,7 +237,7 @@ def test_mask_predict_leaves_no_target_invariant_and_says_so():
     assert not kernel.leaves_invariant
     sites = engine.cache(Sequences(states, torch.full((len(states),), 3)))
     sure = (sites.logit - sites.log_normaliser).exp()
-    state = kernel.begin(replace(fresh_state(states), confidence=sure), CounterRng(0))
+    state = kernel.begin(replace(Chains.at(states), confidence=sure), CounterRng(0))
     rows = torch.arange(len(states))
     after, _ = kernel.at(2, None, None).step(state, rows, engine, CounterRng(0))
     target = distribution(model, Raw(), states)

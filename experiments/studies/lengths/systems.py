@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from maskov import LinearSchedule
-from maskov.translation import SAMPLED, TranslationMethod, least_risk, lowest, lowest_target
+from maskov.evaluation import most_alike
+from maskov.translation import SAMPLED, TranslationMethod, lowest, lowest_target
 from maskov.types import Sample
 
 # All others are compared with it.
@@ -35,7 +36,7 @@ SELECTIONS: dict[str, Selection] = {
         [one for one in samples if one.chain == ends[0].chain]
     ),
     "lowest": lambda samples, ends: lowest_target(samples),
-    "mbr": lambda samples, ends: least_risk(ends),
+    "mbr": lambda samples, ends: ends[most_alike([one.text for one in ends])],
 }
 # Of the last samples of chains that have another target, or none.
 RESCORED = "lowest with the twin"

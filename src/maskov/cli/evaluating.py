@@ -81,12 +81,12 @@ def _print_scores(scores: list[maskov.Score], energy: str, words: bool) -> None:
 
 def _point_out_unknown(model: maskov.MaskedModel, scores: list[maskov.Score]) -> None:
     """Say which texts hold tokens that the model does not know, and why that may be."""
-    from maskov.fasta import has_letters
+    from maskov.fasta import letters_of
 
     unknown = [(number, one) for number, one in enumerate(scores, 1) if one.unknown]
     for number, one in unknown[:_POINTED_OUT]:
         be = "is" if one.unknown == 1 else "are"
-        advice = "; separate residues by spaces?" if has_letters(model) else ""
+        advice = "; separate residues by spaces?" if letters_of(model) else ""
         say(f"note: line {number}: {one.unknown} of {len(one.tokens)} tokens {be} unknown{advice}")
     if len(unknown) > _POINTED_OUT:
         say(f"note: {len(unknown) - _POINTED_OUT:,} more lines have unknown tokens")

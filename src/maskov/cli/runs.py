@@ -230,7 +230,8 @@ def verify(json: Json = False) -> None:
 
     findings = verify_kernels()
     if json:
-        print_json(finding.to_json() for finding in findings)
+        for finding in findings:
+            print_object(finding)
         return
     head = ("kernel", "target", "claims invariance", "max |πP − π|", "stationary law")
     rows = [
@@ -247,7 +248,8 @@ def verify(json: Json = False) -> None:
 def models(json: Json = False) -> None:
     """List the models that need no download."""
     if json:
-        print_json(model.to_json() for model in listed())
+        for model in listed():
+            print_object(model)
         return
     # One block per model: the description does not fit into a line of a terminal.
     for model in listed():
