@@ -1,7 +1,6 @@
 """Runs that stop where a test wants them to, or to which something happens on the way."""
 
 from collections.abc import Callable
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -22,21 +21,24 @@ def header_of(checkpoint: Path) -> dict[str, Any]:
         return read_header(file)[1]
 
 
-def run(
-    folder: Path, kernel=None, looks: int | Callable[[], bool] = 10**9, acts=None, **more
-) -> Run:
-    """Sample until the stop was asked for so many times, or says yes; `acts` happen at some."""
-    asked = count()
+class Stopper:
+    """Says yes after it was asked so many times; `acts` happen at some of them."""
 
-    def stop() -> bool:
-        look = next(asked)
-        if look in (acts or {}):
-            acts[look]()
-        return look > looks if isinstance(looks, int) else looks()
+    def __init__(self, at: int = 10**9, acts: dict[int, Callable[[], object]] | None = None):
+        self.at, self.asked, self.acts = at, 0, acts or {}
 
+    def __call__(self) -> bool:
+        self.asked += 1
+        if self.asked in self.acts:
+            self.acts[self.asked]()
+        return self.asked > self.at
+
+
+def run(folder: Path, looks: int = 10**9, acts=None, **more) -> Run:
+    """Sample until the stop was asked for so many times; `acts` happen at some."""
     given = {"chains": CHAINS, "length": (3, 5), "thin": 1, "resident": 2, "checkpoint_every": 0}
     schedule = Schedule(epochs=EPOCHS, burn_in=1)
     return sample(
-        MODEL, kernel or Metropolis(Norm()), schedule, out=folder, stop=stop,
+        MODEL, Metropolis(Norm()), schedule, out=folder, stop=Stopper(looks, acts),
         **given | {"seed": 1} | more,
     )  # fmt: skip

@@ -4,7 +4,6 @@ Every parameter is random, biases and scales of norms included: where all biases
 that forgets one looks right.
 """
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,6 +12,8 @@ from typing import Any
 import torch
 import transformers as hf
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
+
+from json_files import edited
 
 _WORDS = "the a cat dog bird saw ate ran sat on in old red big tree house and not"
 WORDS = _WORDS.split()
@@ -201,8 +202,8 @@ def save(
 
 def edit_config(folder: Path, **changes: Any) -> None:
     """Change entries of a saved model's config."""
-    path = folder / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    with edited(folder / "config.json") as config:
+        config.update(changes)
 
 
 def texts_for(family: str) -> list[str]:

@@ -36,6 +36,7 @@ from maskov.random import CounterRng
 from maskov.runs.state import GroupShape, GroupState, load_checkpoint, save_checkpoint
 from maskov.types import Sequences
 from small import random_state, tiny_bert
+from stopped_runs import Stopper
 
 MODEL = tiny_bert("red green blue white black")
 HOT = MaskedConditional(temperature=1.4)
@@ -114,17 +115,11 @@ def test_a_run_goes_on_where_windows_are_not_recorded(tmp_path, monkeypatch, fir
     kernel = Metropolis(Norm(), Span(), delayed=DelayedAcceptance(2))
     settings = {"schedule": Schedule(epochs=4), "chains": 6, "length": (4, 8), "seed": 4}
     whole = sample(MODEL, kernel, **settings)
-    calls = []
-
-    def stop():
-        calls.append(1)
-        return len(calls) > 45
-
     with monkeypatch.context() as patch:
         if first == "asynchronous":
             _everywhere(patch, RecordedWindows)
         with pytest.raises(Interrupted):
-            sample(MODEL, kernel, out=tmp_path / "run", stop=stop, **settings)
+            sample(MODEL, kernel, out=tmp_path / "run", stop=Stopper(45), **settings)
     with monkeypatch.context() as patch:
         if first == "lock-step":
             _everywhere(patch, RecordedWindows)

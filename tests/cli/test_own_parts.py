@@ -1,6 +1,5 @@
 """Custom parts, named by their import path: written, resumed, sent, reported."""
 
-import json
 import shutil
 import sys
 from pathlib import Path
@@ -8,8 +7,10 @@ from pathlib import Path
 import pytest
 
 import maskov
+from json_files import edited
 from maskov.errors import Interrupted, RunError
 from odd_workers import files, oddly
+from stopped_runs import Stopper
 
 MODULE = '''
 """Parts that are not maskov's."""
@@ -95,10 +96,9 @@ def _module(tmp_path, monkeypatch):
 
 def _cut(kernel, looks: int, out: str, **settings) -> None:
     """Sample until the stop was asked for so many times."""
-    asked = iter(range(10**6))
     model = maskov.load("untrained", "cpu")
     with pytest.raises(Interrupted):
-        maskov.sample(model, kernel, out=out, stop=lambda: next(asked) > looks, **settings)
+        maskov.sample(model, kernel, out=out, stop=Stopper(looks), **settings)
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -173,12 +173,11 @@ def test_a_manifest_from_elsewhere_imports_nothing(printed):
     # Not over, and with nothing that the manifest is held to.
     shutil.rmtree("run/checkpoints")
     Path("run/samples.jsonl").write_text("")
-    manifest = json.loads(Path("run/manifest.json").read_text())
     evil = {"part": "evil:Part", "arguments": [], "options": {}}
-    own = manifest["config"]["kernel"]
+    own = maskov.Run.open("run").manifest.config.kernel
     for kernel in (evil, own | {"energy": "raw+evil:E"}, own | {"move": evil}):
-        manifest["config"]["kernel"] = kernel
-        Path("run/manifest.json").write_text(json.dumps(manifest))
+        with edited(Path("run/manifest.json")) as manifest:
+            manifest["config"]["kernel"] = kernel
         with pytest.raises(RunError, match="--trust-parts"):
             maskov.resume("run", maskov.load("untrained", "cpu"))
         assert not Path("ran").exists()

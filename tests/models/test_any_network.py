@@ -1,6 +1,5 @@
 """Networks in memory and masked diffusion models: any class that gives logits for masked places."""
 
-import json
 import math
 
 import pytest
@@ -10,6 +9,7 @@ from torch import nn
 import maskov
 import tiny_models
 from encoders.tiny_encoders import build
+from json_files import edited
 from maskov.models.base import Queries
 from maskov.models.packed import PickledModel
 from small import tiny_bert
@@ -77,9 +77,8 @@ def folder(tmp_path, monkeypatch):
         target = tmp_path / "tiny"
         network.save_pretrained(target)
         tokenizer.save_pretrained(target)
-        told = json.loads((target / "tokenizer_config.json").read_text())
-        told.pop("mask_token")
-        (target / "tokenizer_config.json").write_text(json.dumps(told))
+        with edited(target / "tokenizer_config.json") as told:
+            told.pop("mask_token")
         (target / "code.py").write_text(CODE)
         classes = {"AutoConfig": "code.Config", auto_class: "code.Network"}
         tiny_models.edit_config(target, auto_map=classes)

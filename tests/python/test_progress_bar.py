@@ -9,6 +9,7 @@ import torch
 
 import maskov
 from small import tiny_bert
+from stopped_runs import Stopper
 
 MODEL = tiny_bert("red green blue", torch.float32)
 SMALL = {"chains": 2, "epochs": 4, "length": 3}
@@ -75,7 +76,6 @@ def test_infill_rewrite_and_resume_have_bars(monkeypatch, tmp_path):
 
 
 def _cut(folder):
-    asked = iter(range(10**6))
     with pytest.raises(maskov.Interrupted):
-        maskov.sample(MODEL, out=folder, stop=lambda: next(asked) > 3, progress=False, **SMALL)
+        maskov.sample(MODEL, out=folder, stop=Stopper(4), progress=False, **SMALL)
     return folder

@@ -12,6 +12,7 @@ import torch
 import maskov
 from maskov import InputError, Interrupted, Metropolis, Raw, Run, Schedule
 from small import tiny_bert
+from stopped_runs import Stopper
 
 MODEL = tiny_bert("red green blue white", torch.float32)
 
@@ -117,15 +118,6 @@ def test_a_report_is_the_file_of_the_command(run, call, tmp_path):
             run.report(wrong)
 
 
-class Breaker:
-    def __init__(self, at):
-        self.at = at
-
-    def __call__(self):
-        self.at -= 1
-        return self.at < 0
-
-
 @dataclass(frozen=True)
 class Colder(Metropolis):
     """A kernel of one's own."""
@@ -143,7 +135,7 @@ class Blueness:
 
 def _stopped(folder, kernel, **settings):
     maskov.sample(
-        MODEL, kernel, Schedule(epochs=6), chains=3, length=4, out=folder, stop=Breaker(4),
+        MODEL, kernel, Schedule(epochs=6), chains=3, length=4, out=folder, stop=Stopper(4),
         **settings,
     )  # fmt: skip
 
@@ -173,7 +165,7 @@ def test_an_energy_of_ones_own_is_passed_instead_of_trusted(burn_in, tmp_path):
     settings = {"energy": energy, "epochs": 6, "chains": 3, "length": 4}
     settings |= {} if burn_in else {"burn_in": 0}
     with pytest.raises(Interrupted):
-        maskov.sample(MODEL, out=tmp_path / "run", stop=Breaker(4), **settings)
+        maskov.sample(MODEL, out=tmp_path / "run", stop=Stopper(4), **settings)
     manifest = Run.open(tmp_path / "run").manifest
     assert (manifest.schedule.burn_in_energy is not None) is burn_in
     with pytest.raises(maskov.RunError, match="--trust-parts"):

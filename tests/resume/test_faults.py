@@ -20,6 +20,7 @@ from maskov.runs import manifest, state
 from maskov.runs.files import locked
 from odd_workers import files
 from small import tiny_bert
+from stopped_runs import Stopper
 
 WORDS = "red green blue white black"
 MODEL = tiny_bert(WORDS, torch.float32)
@@ -36,9 +37,8 @@ SETTINGS = {
 
 def _stopped(folder: Path, looks: int = 60) -> None:
     """Stop a run on its way."""
-    left, settings = iter(range(10**6)), SETTINGS | {"checkpoint_every": 0}
     with pytest.raises(Interrupted):
-        sample(MODEL, KERNEL, out=folder, stop=lambda: next(left) > looks, **settings)
+        sample(MODEL, KERNEL, out=folder, stop=Stopper(looks), checkpoint_every=0, **SETTINGS)
 
 
 @pytest.fixture(scope="module")

@@ -50,6 +50,7 @@ from maskov.replay import Replayer
 from maskov.translation import translations_of
 from odd_workers import files, oddly
 from small import tiny_bert
+from stopped_runs import Stopper
 from tiny_translation import SOURCES, shelf
 
 WORDS = "red green blue black white ##s"
@@ -264,18 +265,6 @@ def kernel_of(case: Case, networks: Path):
     if not isinstance(energy, str):
         return energy
     return make(parse_energy(energy.replace(ROOT, str(networks))))
-
-
-class Stopper:
-    """Asks to stop when it was asked so many times."""
-
-    def __init__(self, at: int = 10**9) -> None:
-        self.at = at
-        self.asked = 0
-
-    def __call__(self) -> bool:
-        self.asked += 1
-        return self.asked > self.at
 
 
 @pytest.fixture(scope="module", params=NAMES)

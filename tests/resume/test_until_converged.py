@@ -2,13 +2,13 @@
 
 import json
 import shutil
-from itertools import count
 
 import numpy as np
 import pytest
 import torch
 
 import maskov
+from json_files import edited
 from maskov import Gibbs, LinearSchedule, Metropolis, Raw, Schedule
 from maskov.cli import main
 from maskov.config import UntilConverged
@@ -18,6 +18,7 @@ from maskov.models import TabularModel
 from maskov.replay import Replayer
 from odd_workers import files
 from small import on_untrained, random_table
+from stopped_runs import Stopper
 
 TABLE = random_table(length=2, scale=0.1)
 # More than the 320 draws of the first check, so that there is a check that fails.
@@ -27,9 +28,8 @@ SETTINGS = {"energy": "raw", "length": 2, "chains": 16, "until": "converged:340"
 @pytest.fixture(scope="module")
 def counted(tmp_path_factory):
     """A run that was never interrupted, and how often it asked whether to stop."""
-    folder, looks = tmp_path_factory.mktemp("whole") / "run", count()
-    run = maskov.sample(TABLE, out=folder, resident=8, stop=lambda: next(looks) < 0, **SETTINGS)
-    return run, next(looks)
+    folder, stop = tmp_path_factory.mktemp("whole") / "run", Stopper()
+    return maskov.sample(TABLE, out=folder, resident=8, stop=stop, **SETTINGS), stop.asked
 
 
 @pytest.fixture(scope="module")
@@ -116,15 +116,12 @@ def test_a_damaged_trace_of_a_run_that_ended_early_is_made_again(whole, tmp_path
 )  # fmt: skip
 def test_stopped_on_the_way_and_resumed_it_ends_at_the_same_epoch(counted, share, noted, tmp_path):
     """Also if the end was `noted`, and power was lost before the checkpoint was saved."""
-    (whole, looks), left, folder = counted, count(), tmp_path / "run"
+    (whole, looks), folder = counted, tmp_path / "run"
     with pytest.raises(Interrupted):
-        maskov.sample(
-            TABLE, out=folder, resident=8, stop=lambda: next(left) > share * looks, **SETTINGS
-        )
+        maskov.sample(TABLE, out=folder, resident=8, stop=Stopper(int(share * looks)), **SETTINGS)
     if noted:
-        found = json.loads((folder / "manifest.json").read_text())
-        found["stopped_at"] = whole.manifest.stopped_at
-        (folder / "manifest.json").write_text(json.dumps(found))
+        with edited(folder / "manifest.json") as found:
+            found["stopped_at"] = whole.manifest.stopped_at
         assert not maskov.Run.open(folder).finished
     maskov.resume(folder, TABLE)
     assert files(folder) == files(whole.store.path)

@@ -9,6 +9,7 @@ import threading
 
 import pytest
 
+from json_files import edited
 from maskov.errors import RunError
 from maskov.runs import manifest as manifest_module
 from maskov.ui.viewer import runs as runs_module
@@ -141,8 +142,8 @@ def test_half_of_a_character_is_refused_and_no_error(server, runs):
     status, answer = told(server, f"/api/runs/{id_of(odd)}")
     assert (status, "are damaged" in answer["detail"]) == (422, True)
     assert server.get(f"/report?id={id_of(odd)}")[0] == 422
-    manifest = json.loads((odd / "manifest.json").read_text())
-    (odd / "manifest.json").write_text(json.dumps({**manifest, "notes": ["note \ud800"]}))
+    with edited(odd / "manifest.json") as manifest:
+        manifest["notes"] = ["note \ud800"]
     status, answer = told(server, f"/api/runs/{id_of(odd)}")
     assert (status, "manifest" in str(answer)) == (422, True)
 
@@ -150,10 +151,8 @@ def test_half_of_a_character_is_refused_and_no_error(server, runs):
 def test_parts_of_a_run_are_not_imported_unasked(server, runs, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "evil_part.py").write_text("raise SystemExit('imported')\n")
-    file = runs / "odd" / "manifest.json"
-    manifest = json.loads(file.read_text())
-    manifest["config"]["kernel"] = {"part": "evil_part:K", "arguments": [], "options": {}}
-    file.write_text(json.dumps(manifest))
+    with edited(runs / "odd" / "manifest.json") as manifest:
+        manifest["config"]["kernel"] = {"part": "evil_part:K", "arguments": [], "options": {}}
     odd = id_of(runs / "odd")
     assert told(server, f"/api/runs/{odd}")[0] == 200
     for path in ("/chains/0", "/chains/0/epochs/0"):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
+from json_files import edited
 from maskov import Run, load
 from maskov.ui.viewer import server as viewer
 from maskov.ui.viewer.runs import Player, RunList, id_of
@@ -162,10 +163,8 @@ def test_a_run_without_traces_of_tokens_says_why_it_cannot_be_played(client):
 
 def test_code_that_comes_with_a_model_is_not_run_unasked(served, tmp_path):
     make_run(tmp_path / "theirs")
-    file = tmp_path / "theirs" / "manifest.json"
-    manifest = json.loads(file.read_text())
-    manifest["config"]["model"]["source"] |= {"name": str(tmp_path), "trust_remote_code": True}
-    file.write_text(json.dumps(manifest))
+    with edited(tmp_path / "theirs" / "manifest.json") as manifest:
+        manifest["config"]["model"]["source"] |= {"name": str(tmp_path), "trust_remote_code": True}
     client = served([tmp_path / "theirs"])
     run = ids(client)["theirs"]
     assert client.get(f"/api/runs/{run}").status_code == 200

@@ -8,6 +8,7 @@ from maskov.errors import InputError, Interrupted
 from maskov.runs.state import cut
 from odd_workers import files, oddly
 from small import tiny_bert
+from stopped_runs import Stopper
 
 MODEL = tiny_bert("red green blue white black", torch.float32)
 SETTINGS = {
@@ -23,11 +24,10 @@ SETTINGS = {
 def test_a_run_begun_here_goes_on_there_and_back(tmp_path, monkeypatch):
     kernel = Metropolis(Norm())
     sample(MODEL, kernel, out=tmp_path / "whole", workers=Workers(threads=1), **SETTINGS)
-    looks = iter(range(10**6))
     with pytest.raises(Interrupted):
         sample(
             MODEL, kernel, out=tmp_path / "run", workers=Workers(threads=1),
-            stop=lambda: next(looks) > 60, **SETTINGS,
+            stop=Stopper(61), **SETTINGS,
         )  # fmt: skip
     oddly(monkeypatch, count=2, seed=3, seconds=(0.0,))  # a turn is a single round
     calls = iter(range(10**6))
