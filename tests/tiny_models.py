@@ -159,15 +159,19 @@ _ESM = _OFFSET | {"position_embedding_type": "rotary", "token_dropout": True}
 
 def build(family: str, folder: Path, dtype: torch.dtype = torch.float32) -> Path:
     """Save a tiny model of a family with its tokenizer; return the folder."""
-    make_tokenizer, make_model, options = _FAMILIES[family]
-    tokenizer = make_tokenizer()
-    config = make_model.config_class(
-        vocab_size=len(tokenizer) + SPARE_ROWS.get(family, 0),
-        pad_token_id=tokenizer.pad_token_id,
-        mask_token_id=tokenizer.mask_token_id,
-        **options,
-    )
-    return save(lambda: make_model(config), tokenizer, folder, dtype)
+    tokenizer = _FAMILIES[family][0]()
+    settings = {
+        "vocab_size": len(tokenizer) + SPARE_ROWS.get(family, 0),
+        "pad_token_id": tokenizer.pad_token_id,
+        "mask_token_id": tokenizer.mask_token_id,
+    }
+    return save(maker(family, **settings), tokenizer, folder, dtype)
+
+
+def maker(family: str, **settings: Any) -> Callable[[], Any]:
+    """Return a function that makes a network of a family."""
+    _, make_model, options = _FAMILIES[family]
+    return lambda: make_model(make_model.config_class(**options | settings))
 
 
 def build_gpt2(folder: Path, tokenizer: Any, dtype: torch.dtype = torch.float32) -> Path:
@@ -189,15 +193,20 @@ def save(
     make_model: Callable[[], Any], tokenizer: Any, folder: Path, dtype: torch.dtype = torch.float32
 ) -> Path:
     """Save a model with random weights, the same ones each time, and its tokenizer."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(1)
-        network = make_model()
-        with torch.no_grad():
-            for parameter in network.parameters():
-                parameter.add_(0.3 * torch.randn_like(parameter))
-    network.to(dtype).save_pretrained(folder)
+    randomised(make_model).to(dtype).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
+
+
+def randomised(make_model: Callable[[], Any]) -> Any:
+    """Return a network whose every parameter is random, the same ones each time."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        made = make_model()
+        with torch.no_grad():
+            for parameter in made.parameters():
+                parameter.add_(0.3 * torch.randn_like(parameter))
+    return made
 
 
 def edit_config(folder: Path, **changes: Any) -> None:

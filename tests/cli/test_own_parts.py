@@ -136,7 +136,7 @@ def test_workers_build_them_again(processes, printed, monkeypatch):
     assert run.manifest.leaves_invariant
 
 
-def test_reading_a_run_imports_nothing_and_resuming_needs_the_module(printed, call, tmp_path):
+def test_reading_a_run_imports_nothing_and_resuming_needs_the_module(printed, refused, tmp_path):
     printed(f"sample {RUN} {PARTS['an energy of texts']} --quiet --out run")
     _cut(maskov.Metropolis(maskov.parse_energy(ENERGY)), 10, "cut", chains=3, length=5)
     sys.modules.pop("own_parts")
@@ -146,8 +146,7 @@ def test_reading_a_run_imports_nothing_and_resuming_needs_the_module(printed, ca
     assert "own_parts" not in sys.modules
     (tmp_path / "own_parts.py").unlink()
     sys.path_importer_cache.clear()
-    code, _, err = call("resume cut --quiet --trust-parts")
-    assert (code, err.count("\n"), "cannot import 'own_parts'" in err) == (2, 1, True)
+    assert "cannot import 'own_parts'" in refused("resume cut --quiet --trust-parts")
 
 
 @pytest.mark.parametrize(
@@ -162,9 +161,8 @@ def test_reading_a_run_imports_nothing_and_resuming_needs_the_module(printed, ca
         ("--kernel own_parts:MyKernel --proposal top_p=0.9", "drop --proposal"),
     ],
 )
-def test_what_cannot_be_used_is_refused(words, reason, call):
-    code, _, err = call(f"sample {words}")
-    assert (code, reason in err, err.count("\n")) == (2, True, 1)
+def test_what_cannot_be_used_is_refused(words, reason, refused):
+    assert reason in refused(f"sample {words}")
 
 
 def test_a_manifest_from_elsewhere_imports_nothing(printed):

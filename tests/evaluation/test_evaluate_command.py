@@ -111,4 +111,4 @@ def test_a_run_without_samples_or_with_half_of_one_is_refused(
     samples = tmp_path / "run" / "samples.jsonl"
     for content, reason in ((samples.read_text()[:-20], "are damaged"), ("", "no samples yet")):
         samples.write_text(content)
-        assert reason in refused(tmp_path / "run", "--judge", judge_folder)
+        assert reason in refused("evaluate", tmp_path / "run", "--judge", judge_folder)

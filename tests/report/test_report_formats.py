@@ -180,7 +180,5 @@ def test_the_format_is_given_or_told_by_the_name(call, folder, words, start, tmp
         (["--format", "md"], "RUN"),
     ],
 )
-def test_what_a_user_can_fix_is_code_2(call, folder, words, said):
-    code, out, err = call("report", *(word.replace("{run}", str(folder)) for word in words))
-    assert (code, out) == (2, "")
-    assert said in err
+def test_what_a_user_can_fix_is_refused(refused, folder, words, said):
+    assert said in refused("report", *(word.replace("{run}", str(folder)) for word in words))
