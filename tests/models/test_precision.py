@@ -10,6 +10,7 @@ from maskov.errors import InputError
 from maskov.models import base
 from maskov.models.base import Queries, coarse
 from maskov.types import inside
+from patience import PATIENCE
 from small import random_state, tiny_bert
 
 
@@ -100,22 +101,22 @@ def test_exact_products_wait_until_no_thread_has_coarse_ones(monkeypatch):
     def one(allowed, meet):
         with coarse(allowed), coarse(allowed):
             if meet:
-                entered.wait(20)
-                may_end.wait(20)
+                entered.wait(PATIENCE)
+                may_end.wait(PATIENCE)
             seen.append(flag())
 
     threads = [threading.Thread(target=one, args=(True, True)) for _ in range(2)]
     for thread in threads:
         thread.start()
-    entered.wait(20)
+    entered.wait(PATIENCE)
     threads += [threading.Thread(target=one, args=(allowed, False)) for allowed in (False, True)]
     threads[2].start()
-    assert [waits.acquire(timeout=20) for _ in range(3)] == [True] * 3
+    assert [waits.acquire(timeout=PATIENCE) for _ in range(3)] == [True] * 3
     threads[3].start()
     threads[3].join(0.05)
     assert not seen
     may_end.set()
     for thread in threads:
-        thread.join(20)
+        thread.join(PATIENCE)
     assert seen == ["high", "high", "highest", "high"]
     assert flag() == before == "highest"

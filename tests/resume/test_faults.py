@@ -19,6 +19,7 @@ from maskov.errors import Interrupted, ModelError, RunError
 from maskov.runs import manifest, state
 from maskov.runs.files import locked
 from odd_workers import files
+from patience import wait_until
 from small import tiny_bert
 from stopped_runs import Stopper
 
@@ -90,9 +91,7 @@ def test_a_signal_saves_and_says_how_to_go_on(number, tmp_path):
     folder = tmp_path / "run"
     words = "sample --model untrained --epochs 3000 --chains 2 --length 5 --checkpoint-every 9999"
     process = Forked([*words.split(), "--out", str(folder)])
-    while not _is_tuned(folder):
-        assert process.poll() is None
-        time.sleep(0.01)
+    wait_until(lambda: process.poll() is not None or _is_tuned(folder))
     assert not list(folder.glob("checkpoints/*.checkpoint"))
     process.send(number)
     code, out, err = process.end()

@@ -15,6 +15,7 @@ from maskov.runs import manifest as manifest_module
 from maskov.ui.viewer import runs as runs_module
 from maskov.ui.viewer.runs import Player, RunList, id_of
 from maskov.ui.viewer.server import LiveRuns, create_app
+from patience import PATIENCE
 from view_runs import ThreadServer, make_run
 
 
@@ -102,7 +103,7 @@ def test_reading_that_hangs_leaves_pages_and_the_live_run(server, runs, monkeypa
 
     def hangs(path):
         begun.release()
-        let_go.wait(20)
+        let_go.wait(2 * PATIENCE)
         raise RunError("no answer")
 
     monkeypatch.setattr(runs_module.Run, "open", hangs)
@@ -111,10 +112,9 @@ def test_reading_that_hangs_leaves_pages_and_the_live_run(server, runs, monkeypa
         for path in ["", "/chains/0"] * 30:  # more than all threads of the server
             request = f"GET /api/runs/{odd}{path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
             server.connect(request.encode())
-        assert begun.acquire(timeout=10)
-        assert begun.acquire(timeout=10)
+        assert [begun.acquire(timeout=PATIENCE) for _ in range(2)] == [True, True]
         for page in ("/", "/live", "/views.css", "/api/live", "/api/choices"):
-            assert server.get(page, timeout=5)[0] == 200
+            assert server.get(page)[0] == 200
     finally:
         let_go.set()
 

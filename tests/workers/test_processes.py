@@ -5,7 +5,6 @@ import pickle
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from maskov.runs.task_runner import TaskRunner
 from maskov.workers import pools
 from maskov.workers.pools import Processes, run_task
 from odd_workers import files
+from patience import PATIENCE, wait_until
 from small import random_state, tiny_bert
 
 MODEL = tiny_bert("red green blue white black")
@@ -181,11 +181,9 @@ def test_a_signal_to_all_processes_saves_and_the_run_goes_on(number, tmp_path):
         [*COMMAND, *f"{ask} --epochs 150 --workers 2 --out {cut}".split()],
         stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and not _has_moved(cut):
-        time.sleep(0.05)
+    wait_until(lambda: _has_moved(cut))
     os.killpg(process.pid, number)
-    _, said = process.communicate(timeout=120)
+    _, said = process.communicate(timeout=PATIENCE)
     assert process.returncode == 128 + number
     assert f"maskov resume {cut}" in said.decode()
     assert b"Traceback" not in said
