@@ -13,4 +13,4 @@ def wait_until(condition: Callable[[], Any]) -> None:
     until = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < until, "it did not come about"
-        time.sleep(0.02)
+        time.sleep(0.1)

@@ -2,9 +2,12 @@
 
 from dataclasses import replace
 
+import pytest
 import torch
 from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 
+import maskov
+from maskov import DelayedAcceptance, Mixture
 from maskov.exact import fresh_state, step_matrix
 from maskov.kernels import Kernel, Metropolis
 from maskov.kernels.base import ended, epoch as run_epoch
@@ -52,6 +55,23 @@ def transition_matrix(kernel: Metropolis, scorer: Scorer, states, masked):
     start = fresh_state(states, masked.expand(states.shape))
     whole = Sweep("left-to-right", int(masked.sum()))
     return step_matrix(replace(kernel, move=replace(kernel.move, positions=whole)), scorer, start)
+
+
+def sample(*arguments, lock_step: bool = False, slots: int | None = None, **settings):
+    """Sample by an engine that no option chooses: in lock-step, or with so many slots a chain."""
+    with pytest.MonkeyPatch.context() as patch:
+        if lock_step:
+            patch.setattr("maskov.execution.recorded.rounds_of", lambda _: None)
+        if slots is not None:
+            patch.setattr(Scorer, "slots_for", lambda *_: slots)
+        return maskov.sample(*arguments, **settings)
+
+
+def mixed(energy, moves, *nearest, weights: tuple[float, ...] = ()):
+    """Return a kernel of a move, or of several; `nearest` are those of its early tests."""
+    moves, early = moves if isinstance(moves, tuple) else (moves,), DelayedAcceptance(*nearest)
+    kernels = tuple(Metropolis(energy, move, delayed=early) for move in moves)
+    return kernels[0] if len(kernels) == 1 else Mixture(kernels, weights)
 
 
 def random_state(model, count: int, length: int, seed: int = 0) -> Chains:

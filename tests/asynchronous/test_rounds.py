@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from engines import sample
 from maskov import (
     DelayedAcceptance,
     Gibbs,
@@ -35,7 +34,7 @@ from maskov.moves import Resize, Site, Span, Sweep
 from maskov.random import CounterRng
 from maskov.runs.state import GroupShape, GroupState, load_checkpoint, save_checkpoint
 from maskov.types import Sequences
-from small import random_state, tiny_bert
+from small import mixed, random_state, sample, tiny_bert
 from stopped_runs import Stopper
 
 MODEL = tiny_bert("red green blue white black")
@@ -61,18 +60,14 @@ def _kernel(kind):
     return Metropolis(Raw(), move, delayed=DelayedAcceptance(2))
 
 
-def _mixed(*moves, **energy):
-    return Mixture(tuple(Metropolis(Norm(**energy), move) for move in moves))
-
-
 @pytest.mark.parametrize(
     ("kind", "kernel", "more"),
     [
         *((kind, None, {}) for kind in ENGINES),
-        (RecordedWindows, _mixed(Site(), Span(), groups=2), {}),
+        (RecordedWindows, mixed(Norm(groups=2), (Site(), Span())), {}),
         (
             RecordedWindows,
-            _mixed(Site(positions=Sweep(block=2)), Resize()),
+            mixed(Norm(), (Site(positions=Sweep(block=2)), Resize())),
             {"length_prior": "none"},
         ),
     ],

@@ -5,7 +5,6 @@ import pytest
 import torch
 
 import maskov
-from engines import sample
 from maskov import (
     DelayedAcceptance,
     Metropolis,
@@ -22,7 +21,7 @@ from maskov.errors import Interrupted, ModelError
 from maskov.execution.recorded import RecordedSites, RecordedWindows, sampler_for
 from maskov.models import untrained
 from maskov.moves import Resize, Site
-from small import tiny_bert
+from small import sample, tiny_bert
 
 if not torch.cuda.is_available():
     pytest.skip("there is no GPU here", allow_module_level=True)

@@ -200,25 +200,21 @@ def test_networks_in_memory(wrap, options, tmp_path):
         maskov.score(network, TEXTS)
 
 
-def _causal(folder):
-    where, _ = folder(mask_token_id=4, causal=True)
-    return {"name": where, "trust_remote_code": True, "architecture": "masked-diffusion"}
+def _saved(*options, **settings):
+    def ask(folder):
+        where, _ = folder(mask_token_id=4, **settings)
+        return {"name": where, "trust_remote_code": True} | dict(options)
 
-
-def _not_asked_for(folder):
-    where, _ = folder(mask_token_id=4)
-    return {"name": where, "trust_remote_code": True}
-
-
-def _timed(folder):
-    where, _ = folder(mask_token_id=4, time_conditioning=True)
-    return {"name": where, "trust_remote_code": True, "architecture": "masked-diffusion"}
+    return ask
 
 
 def _not_bidirectional(folder):
     where, _ = folder()
     (where / "config.json").write_text('{"model_type": "gpt2"}')
     return {"name": where, "architecture": "masked-diffusion"}
+
+
+DIFFUSION = ("architecture", "masked-diffusion")
 
 
 def _memory(network, **options):
@@ -228,9 +224,9 @@ def _memory(network, **options):
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        (_causal, "looks to the left only"),
-        (_not_asked_for, "architecture=masked-diffusion"),
-        (_timed, "depend on a time"),
+        (_saved(DIFFUSION, causal=True), "looks to the left only"),
+        (_saved(), "architecture=masked-diffusion"),
+        (_saved(DIFFUSION, time_conditioning=True), "depend on a time"),
         (_memory(build("bert", is_decoder=True)), "looks to the left only"),
         (_memory(tiny_bert().network.bert), "no logits"),
         (_memory(tiny_bert().network, tokenizer=None), "needs its tokenizer"),

@@ -77,15 +77,10 @@ def test_spoilt_folders_are_refused(folder, spoil, said):
     assert said in refusal(folder)
 
 
-def test_causal_model_is_refused(tmp_path):
-    folder = tiny_models.build_gpt2(tmp_path, tiny_models.gpt2())
-    assert "is not a masked language model" in refusal(folder)
-
-
 @pytest.mark.parametrize("model_class", [
-    hf.BertForSequenceClassification, hf.ElectraForPreTraining, hf.BertModel,
+    hf.BertForSequenceClassification, hf.ElectraForPreTraining, hf.BertModel, hf.GPT2LMHeadModel,
 ])  # fmt: skip
-def test_encoder_without_a_masked_lm_head_is_refused(tmp_path, model_class):
+def test_a_model_without_a_masked_lm_head_is_refused(tmp_path, model_class):
     tokenizer = tiny_models.bert()
     shape = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
     config = model_class.config_class(vocab_size=len(tokenizer), intermediate_size=8, **shape)

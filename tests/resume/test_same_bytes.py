@@ -49,7 +49,7 @@ from maskov.moves import Resize
 from maskov.replay import Replayer
 from maskov.translation import translations_of
 from odd_workers import files, oddly
-from small import tiny_bert
+from small import mixed, tiny_bert
 from stopped_runs import Stopper
 from tiny_translation import SOURCES, shelf
 
@@ -78,13 +78,11 @@ def under(*constraints, moves=()):
     """Return a kernel whose moves keep constraints."""
     moves = moves or (Site(), Span(sizes=(2, 3)))
     proposal = MaskedConditional(0.9, constraints=constraints)
-    kernels = tuple(Metropolis(Norm(), replace(move, conditional=proposal)) for move in moves)
-    return kernels[0] if len(kernels) == 1 else Mixture(kernels)
+    return mixed(Norm(), tuple(replace(move, conditional=proposal) for move in moves))
 
 
 def rewriting(energy):
-    moves = (Span(sizes=(1, 2)), Resize())
-    return Mixture(tuple(Metropolis(energy, one, delayed=DelayedAcceptance(1)) for one in moves))
+    return mixed(energy, (Span(sizes=(1, 2)), Resize()), 1)
 
 
 def all_samples(met: Callable[[list[str]], bool]) -> Callable[[Run], bool]:
@@ -144,7 +142,7 @@ def numbered_by_population(run: Run) -> bool:
 
 
 MOVING = Schedule(6, 1, LinearSchedule(1.0, 0.2, 0.3), LinearSchedule(3, 1.0, 1.0), force_accept=1)
-RESIZING = Mixture(tuple(Metropolis(Norm(), move) for move in (Site(), Span(), Resize())))
+RESIZING = mixed(Norm(), (Site(), Span(), Resize()))
 EXPERTS = f"norm+3*classifier({ROOT}/classifier, label=positive)+2*edit+4*contains('reds', 'blue')"
 FIXED = {"length_prior": "none"}
 CASES = {
@@ -236,7 +234,10 @@ CASES = {
     "no passes": Case(f"classifier({ROOT}/classifier, label=1)+hamming", {"texts": TEXTS}),
 }  # fmt: skip
 # Each has a like one beside it.
-SLOW = {"other words", "product", "avoids", "blanks that contain"}
+SLOW = {
+    "other words", "product", "avoids", "blanks that contain", "truncated", "frozen sites",
+    "allowed", "populations of a template",
+}  # fmt: skip
 NAMES = [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in CASES]
 
 

@@ -7,12 +7,11 @@ import pytest
 import torch
 
 import maskov
-from engines import sample
 from maskov import Gibbs, Metropolis, Norm, Raw, Schedule
 from maskov.errors import InputError
 from maskov.models.scorer import Scorer
 from maskov.types import Sequences
-from small import random_table, tiny_bert
+from small import random_table, sample, tiny_bert
 
 MODEL = tiny_bert("red green blue white", dtype=torch.float32)
 

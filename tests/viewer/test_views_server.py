@@ -16,6 +16,7 @@ from tiny_translation import SOURCES
 from view_runs import make_run, make_runs
 
 SMALL = {"model": "untrained", "chains": 2, "length": 6, "epochs": 4, "seed": 1}
+LONG = SMALL | {"epochs": viewer.MOST_EPOCHS, "chains": 8, "length": 12}
 BASE = "http://127.0.0.1:8764"
 STATIC = (
     "views.css", "player.css", "common.js", "runs.js", "run.js", "player.js", "samples.css",
@@ -252,7 +253,7 @@ def test_a_run_is_started_watched_and_afterwards_a_run_like_any_other(client, tm
 
 
 def test_a_run_is_stopped_saved_and_only_one_goes_at_a_time(client, tmp_path):
-    long = SMALL | {"epochs": viewer.MOST_EPOCHS, "chains": 8, "length": 12}
+    long = LONG | {"model": "wiki-any"}  # which is read in no time
     assert post(client, "/api/live", long).status_code == 200
     assert "another run" in post(client, "/api/live", SMALL).json()["detail"]
     wait_until(lambda: live(client)["epoch"] >= 1)
@@ -270,7 +271,7 @@ def test_what_ends_the_server_ends_its_run_saved(tmp_path):
     run_list = RunList([], tmp_path / "made")
     app = viewer.create_app(run_list, Player("cpu"), viewer.LiveRuns(run_list.home, "cpu"))
     with TestClient(app, base_url=BASE) as client:
-        post(client, "/api/live", SMALL | {"epochs": viewer.MOST_EPOCHS, "chains": 8, "length": 12})
+        post(client, "/api/live", LONG)
         wait_until(lambda: live(client)["epoch"] >= 1)
         name = live(client)["name"]
     run = Run.open(tmp_path / "made" / name)

@@ -18,7 +18,7 @@ from maskov.workers import pools
 from maskov.workers.pools import Processes, run_task
 from odd_workers import files
 from patience import PATIENCE, wait_until
-from small import random_state, tiny_bert
+from small import random_state, random_table, tiny_bert
 
 MODEL = tiny_bert("red green blue white black")
 SETTINGS = {
@@ -126,7 +126,7 @@ def test_an_exception_in_a_worker_comes_back_as_itself_and_is_not_tried_again(
     monkeypatch.syspath_prepend(str(tmp_path))
     kernel = Metropolis(Raw(), maskov.parts.load_part("failing:Failing", [], {}, trust=True))
     with pytest.raises(RunError, match="LookupError: no such word at all") as told:
-        maskov.sample(MODEL, kernel, out=tmp_path / "run", workers=Workers(1), **SETTINGS)
+        maskov.sample(random_table(), kernel, out=tmp_path / "run", chains=2, workers=Workers(1))
     assert "memory" not in str(told.value)
     assert "\n" not in str(told.value)
     assert "in propose" in told.value.__notes__[0]
