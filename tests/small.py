@@ -74,6 +74,12 @@ def mixed(energy, moves, *nearest, weights: tuple[float, ...] = ()):
     return kernels[0] if len(kernels) == 1 else Mixture(kernels, weights)
 
 
+def few_discarded_chains(patch: pytest.MonkeyPatch) -> None:
+    """Let weights of lengths be found in a few steps, where they need not be good."""
+    for name, value in (("_LENGTH_CHAINS", 3), ("_LENGTH_STEPS", 8), ("_MEASURED", 4)):
+        patch.setattr(f"maskov.tuning.{name}", value)
+
+
 def random_state(model, count: int, length: int, seed: int = 0) -> Chains:
     """Return chains at random allowed sequences of one length."""
     generator = torch.Generator().manual_seed(seed)

@@ -1,12 +1,15 @@
 """Runs that stop where a test wants them to, or to which something happens on the way."""
 
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 from maskov import Metropolis, Norm, Run, Schedule, sample
+from maskov.errors import Interrupted
 from maskov.runs.state import START, read_header
 from small import tiny_bert
 
@@ -32,6 +35,22 @@ class Stopper:
         if self.asked in self.acts:
             self.acts[self.asked]()
         return self.asked > self.at
+
+
+def cut(folder: Path, at: int, *arguments: Any, **settings: Any) -> None:
+    """Sample until the stop was asked for so many times."""
+    with pytest.raises(Interrupted):
+        sample(*arguments, out=folder, stop=Stopper(at), **settings)
+
+
+class Heard:
+    """A listener that keeps what it is told, by the name of the call."""
+
+    def __init__(self) -> None:
+        self.told: dict[str, list[tuple[Any, ...]]] = defaultdict(list)
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *values: self.told[name].append(values)
 
 
 def run(folder: Path, looks: int = 10**9, acts=None, **more) -> Run:

@@ -64,6 +64,9 @@ def _kernel(kind):
     ("kind", "kernel", "more"),
     [
         *((kind, None, {}) for kind in ENGINES),
+        # Three proposals of a chain under test at once, and proposals without a way back.
+        (RecordedSites, Metropolis(Raw(), delayed=DelayedAcceptance(2)), {"slots": 3}),
+        (RecordedSites, Metropolis(Norm(), Site(MaskedConditional(top_p=0.6))), {"resident": 2}),
         (RecordedWindows, mixed(Norm(groups=2), (Site(), Span())), {}),
         (
             RecordedWindows,
@@ -76,7 +79,10 @@ def test_a_run_goes_on_after_any_round(tmp_path, monkeypatch, kind, kernel, more
     """In float32, where another batch would round differently: the same bytes."""
     model = tiny_bert("red green blue white black", dtype=torch.float32)
     kernel = kernel or _kernel(kind)
+    slots, more = more.get("slots"), {name: more[name] for name in more if name != "slots"}
     settings = {"schedule": Schedule(epochs=4), "chains": 7, "length": (3, 8), "seed": 4} | more
+    if slots is not None:
+        monkeypatch.setattr(Scorer, "slots_for", lambda *_: slots)
     _everywhere(monkeypatch, kind)
     whole = sample(model, kernel, out=tmp_path / "whole", **settings)
     rounds = []

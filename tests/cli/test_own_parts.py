@@ -8,9 +8,9 @@ import pytest
 
 import maskov
 from json_files import edited
-from maskov.errors import Interrupted, RunError
+from maskov.errors import RunError
 from odd_workers import files, oddly
-from stopped_runs import Stopper
+from stopped_runs import cut
 
 MODULE = '''
 """Parts that are not maskov's."""
@@ -94,13 +94,6 @@ def _module(tmp_path, monkeypatch):
     sys.modules.pop("own_parts", None)
 
 
-def _cut(kernel, looks: int, out: str, **settings) -> None:
-    """Sample until the stop was asked for so many times."""
-    model = maskov.load("untrained", "cpu")
-    with pytest.raises(Interrupted):
-        maskov.sample(model, kernel, out=out, stop=Stopper(looks), **settings)
-
-
 @pytest.mark.parametrize("part", PARTS)
 def test_a_run_with_own_parts_is_written_stopped_and_resumed(part, printed, refused):
     printed(f"sample {RUN} {PARTS[part]} --quiet --out whole")
@@ -110,7 +103,7 @@ def test_a_run_with_own_parts_is_written_stopped_and_resumed(part, printed, refu
     # Of a kernel with a burn-in of its own, the schedule says which.
     kernel = getattr(kernel, "kernel", kernel)
     settings = {"chains": 4, "length": (3, 4), "resident": 2, "thin": 1, "seed": 5}
-    _cut(kernel, 12, "cut", schedule=manifest.schedule, **settings)
+    cut("cut", 12, model, kernel, schedule=manifest.schedule, **settings)
     assert maskov.Run.open("cut").manifest.config.kernel == manifest.config.kernel
     told = refused("resume cut --quiet")
     assert "own_parts:" in told
@@ -138,7 +131,8 @@ def test_workers_build_them_again(processes, printed, monkeypatch):
 
 def test_reading_a_run_imports_nothing_and_resuming_needs_the_module(printed, refused, tmp_path):
     printed(f"sample {RUN} {PARTS['an energy of texts']} --quiet --out run")
-    _cut(maskov.Metropolis(maskov.parse_energy(ENERGY)), 10, "cut", chains=3, length=5)
+    kernel = maskov.Metropolis(maskov.parse_energy(ENERGY))
+    cut("cut", 10, maskov.load("untrained", "cpu"), kernel, chains=3, length=5)
     sys.modules.pop("own_parts")
     assert "own_parts:Contains('red')" in printed("diagnose run --json")
     printed("report run --out report.html")

@@ -12,6 +12,7 @@ from maskov.models.base import Queries, coarse
 from maskov.types import inside
 from patience import PATIENCE
 from small import random_state, tiny_bert
+from stopped_runs import Heard
 
 
 @pytest.mark.parametrize("served", ["our encoder", "its own encoder", "its own forward"])
@@ -59,20 +60,13 @@ def test_passes_that_mask_several_positions_are_as_coarse_as_the_others():
 
 
 def test_the_shift_in_energy_is_measured_and_said():
-    heard = []
-
-    class Listener:
-        def __getattr__(self, name):
-            return lambda *told: heard.extend(told) if name == "noted" else None
-
+    heard = Heard()
     model = load("untrained", "cpu", "bfloat16")
-    run = sample(
-        model, Metropolis(Norm()), Schedule(epochs=2), chains=3, length=6, listener=Listener()
-    )
+    run = sample(model, Metropolis(Norm()), Schedule(epochs=2), chains=3, length=6, listener=heard)
     shift = vars(run.manifest.precision_check)
     assert shift["precision"] == "bfloat16"
     assert 0 < shift["norm_mean"] <= shift["norm_most"] < 1
-    assert "bfloat16 shifts E_raw" in heard[0]
+    assert "bfloat16 shifts E_raw" in heard.told["noted"][0][0]
     assert "precision:bfloat16" in run.signature
     exact = sample(load("untrained", "cpu"), length=4, chains=1)
     assert exact.manifest.precision_check is None

@@ -42,14 +42,13 @@ from maskov import (
 )
 from maskov.config import ModelSource
 from maskov.errors import Interrupted, RunError
-from maskov.execution.recorded import RecordedSites
 from maskov.kernels.registry import kernel_from_data, to_data
 from maskov.models.scorer import Scorer
 from maskov.moves import Resize
 from maskov.replay import Replayer
 from maskov.translation import translations_of
 from odd_workers import files, oddly
-from small import mixed, tiny_bert
+from small import few_discarded_chains, mixed, tiny_bert
 from stopped_runs import Stopper
 from tiny_translation import SOURCES, shelf
 
@@ -245,9 +244,7 @@ NAMES = [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name 
 def _few_discarded_chains():
     """Weights of lengths need not be good here."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("maskov.tuning._LENGTH_CHAINS", 3)
-        patch.setattr("maskov.tuning._LENGTH_STEPS", 8)
-        patch.setattr("maskov.tuning._MEASURED", 4)
+        few_discarded_chains(patch)
         yield
 
 
@@ -340,26 +337,6 @@ def test_every_epoch_is_replayed(whole):
             assert len(replay.after) == run.traces["lengths"][epoch, chain]
             if schedule.burn_in_energy and epoch < schedule.burn_in:
                 assert replay.energy == schedule.burn_in_energy
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["three at once", *(pytest.param(x, marks=pytest.mark.slow) for x in ("sites", "truncated"))],
-)
-def test_rounds_of_a_gpu_leave_checkpoints_that_are_gone_on_from(name, tmp_path, monkeypatch):
-    """The rounds that a GPU records, done on a CPU: what stands between two of them is whole."""
-    monkeypatch.setattr("maskov.runs.task_runner.sampler_for", lambda *_: RecordedSites)
-    if CASES[name].slots:
-        monkeypatch.setattr(Scorer, "slots_for", lambda *_: CASES[name].slots)
-
-    def run(folder: Path, **more) -> Run:
-        settings = COMMON | {"schedule": Schedule(4), "chains": 5, "length": (3, 7)} | more
-        return maskov.sample(MODEL, CASES[name].kernel, out=folder, **settings)
-
-    run(tmp_path / "whole")
-    for at in (8, 24):
-        assert not stop_and_resume(run, tmp_path / f"cut {at}", at).recovered
-        assert files(tmp_path / f"cut {at}") == files(tmp_path / "whole")
 
 
 @pytest.mark.parametrize("kind", ["stop", "whole"])

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import socket
 import sys
 import threading
 
@@ -15,6 +14,7 @@ from maskov.runs import manifest as manifest_module
 from maskov.ui.viewer import runs as runs_module
 from maskov.ui.viewer.runs import Player, RunList, id_of
 from maskov.ui.viewer.server import LiveRuns, create_app
+from mutations import unix_socket
 from patience import PATIENCE
 from view_runs import ThreadServer, make_run
 
@@ -47,29 +47,15 @@ def told(server, path):
     return status, json.loads(content)
 
 
-def pipe(path):
-    os.mkfifo(path)
-
-
 def device(path):
     path.symlink_to("/dev/zero")
-
-
-def unix_socket(path):
-    with socket.socket(socket.AF_UNIX) as opened:
-        # The path of a socket must be short.
-        folder = os.open(path.parent, os.O_DIRECTORY)
-        try:
-            opened.bind(f"/proc/self/fd/{folder}/{path.name}")
-        finally:
-            os.close(folder)
 
 
 @pytest.mark.parametrize(
     ("name", "make"),
     [
         ("traces.npy", device),
-        ("traces.npy", pipe),
+        ("traces.npy", os.mkfifo),
         ("tokens.npy", unix_socket),
     ],
 )
@@ -92,7 +78,7 @@ def test_what_is_no_file_is_told_and_not_read(server, runs, name, make):
     lines = {line["name"]: line for line in told(server, "/api/runs")[1]}
     assert "error" not in lines["odd"]
     (runs / "odd" / "manifest.json").unlink()
-    pipe(runs / "odd" / "manifest.json")  # which is no run
+    os.mkfifo(runs / "odd" / "manifest.json")  # which is no run
     assert [line["name"] for line in told(server, "/api/runs")[1]] == ["good"]
     assert server.get(f"/api/runs/{odd}")[0] == 404
 

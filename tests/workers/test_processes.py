@@ -11,7 +11,7 @@ import pytest
 
 import maskov
 from maskov import Metropolis, Raw, RunError, Schedule, Workers
-from maskov.runs.coordinator import Silent, Task
+from maskov.runs.coordinator import Task
 from maskov.runs.state import GroupState
 from maskov.runs.task_runner import TaskRunner
 from maskov.workers import pools
@@ -19,6 +19,7 @@ from maskov.workers.pools import Processes, run_task
 from odd_workers import files
 from patience import PATIENCE, wait_until
 from small import random_state, random_table, tiny_bert
+from stopped_runs import Heard
 
 MODEL = tiny_bert("red green blue white black")
 SETTINGS = {
@@ -51,44 +52,25 @@ def _pids(crew: Processes) -> list[int]:
     return [worker.process.pid for worker in (*crew._idle, *crew._running)]
 
 
-class Watcher(Silent):
-    """Listens to a run, and does something when it has first heard of chains that moved."""
-
-    def __init__(self, act) -> None:
-        self.act = act
-        self.acted = False
-        self.epochs: list[int] = []
-        self.notes: list[str] = []
-
-    def noted(self, text):
-        self.notes.append(text)
-
-    def moved(self, state, epoch, passes):
-        if not self.acted:
-            self.acted = True
-            self.act()
-
-    def epoch_ended(self, epoch, values, passes):
-        assert passes > 0
-        self.epochs.append(epoch)
-
-
 @pytest.mark.slow
 def test_a_killed_worker_is_replaced_and_its_turn_taken_again(tmp_path, crews):
     maskov.sample(MODEL, Metropolis(Raw()), out=tmp_path / "here", **SETTINGS)
     before: list[int] = []
 
-    def kill() -> None:
-        before.extend(_pids(crews[0]))
-        os.kill(before[0], signal.SIGKILL)
+    class Killer(Heard):
+        def moved(self, *_):
+            if not before:
+                before.extend(_pids(crews[0]))
+                os.kill(before[0], signal.SIGKILL)
 
-    watcher = Watcher(kill)
+    heard = Killer()
     maskov.sample(
-        MODEL, Metropolis(Raw()), out=tmp_path / "there", workers=Workers(2), listener=watcher,
+        MODEL, Metropolis(Raw()), out=tmp_path / "there", workers=Workers(2), listener=heard,
         **SETTINGS,
     )  # fmt: skip
-    assert watcher.acted
-    assert watcher.epochs == list(range(8))
+    assert before
+    assert [epoch for epoch, *_ in heard.told["epoch_ended"]] == list(range(8))
+    assert all(passes > 0 for *_, passes in heard.told["epoch_ended"])
     assert files(tmp_path / "there") == files(tmp_path / "here")
     for pid in before:  # and nobody is left behind
         assert not Path(f"/proc/{pid}").exists()
