@@ -177,8 +177,9 @@ def test_the_format_is_given_or_told_by_the_name(call, folder, words, start, tmp
         (["{run}/nowhere", "--format", "md"], "is not a run folder"),
         (["{run}", "--out", "{run}"], "is a folder"),
         (["{run}", "--out", "{run}/no/such/folder.html"], "cannot write"),
-        (["--format", "md"], "RUN"),
     ],
 )
-def test_what_a_user_can_fix_is_refused(refused, folder, words, said):
+def test_what_a_user_can_fix_is_refused(refused, call, folder, words, said):
+    code, _, err = call("report")
+    assert (code, "RUN" in err) == (2, True)
     assert said in refused("report", *(word.replace("{run}", str(folder)) for word in words))
