@@ -9,6 +9,7 @@ import torch
 import maskov
 from maskov import Gibbs, Metropolis, Norm, Raw, Schedule
 from maskov.models.scorer import Scorer
+from maskov.runs.manifest import signature
 from maskov.types import Sequences
 from small import sample, tiny_bert
 
@@ -89,8 +90,6 @@ def test_a_summary_counts_kept_epochs_and_has_errors_over_chains():
     [("/home/anna/models/mine", "mine"), ("org/name", "org/name"), ("wiki-small", "wiki-small")],
 )
 def test_the_signature_of_a_model_in_a_folder_says_nothing_of_the_machine(name, told):
-    from maskov.runs.manifest import signature
-
     config = maskov.sample(MODEL, Gibbs(), Schedule(epochs=1), chains=1, length=4).manifest.config
     config = replace(config, model=replace(config.model, name=name))
     assert signature(config, Gibbs(), {}).startswith(f"model:{told}#")

@@ -47,14 +47,10 @@ def told(server, path):
     return status, json.loads(content)
 
 
-def device(path):
-    path.symlink_to("/dev/zero")
-
-
 @pytest.mark.parametrize(
     ("name", "make"),
     [
-        ("traces.npy", device),
+        ("traces.npy", lambda path: path.symlink_to("/dev/zero")),
         ("traces.npy", os.mkfifo),
         ("tokens.npy", unix_socket),
     ],

@@ -48,10 +48,6 @@ def crews(monkeypatch) -> list[Processes]:
     return made
 
 
-def _pids(crew: Processes) -> list[int]:
-    return [worker.process.pid for worker in (*crew._idle, *crew._running)]
-
-
 @pytest.mark.slow
 def test_a_killed_worker_is_replaced_and_its_turn_taken_again(tmp_path, crews):
     maskov.sample(MODEL, Metropolis(Raw()), out=tmp_path / "here", **SETTINGS)
@@ -60,7 +56,8 @@ def test_a_killed_worker_is_replaced_and_its_turn_taken_again(tmp_path, crews):
     class Killer(Heard):
         def moved(self, *_):
             if not before:
-                before.extend(_pids(crews[0]))
+                workers = (*crews[0]._idle, *crews[0]._running)
+                before.extend(worker.process.pid for worker in workers)
                 os.kill(before[0], signal.SIGKILL)
 
     heard = Killer()
@@ -147,10 +144,6 @@ def test_one_process_and_four_give_the_same_bytes(tmp_path):
     assert files(tmp_path / "here") == files(tmp_path / "one") == files(tmp_path / "four")
 
 
-def _has_moved(folder: Path) -> bool:
-    return (folder / "traces.npy").exists() and maskov.Run.open(folder).traces["steps"].any()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_to_all_processes_saves_and_the_run_goes_on(number, tmp_path):
@@ -163,7 +156,8 @@ def test_a_signal_to_all_processes_saves_and_the_run_goes_on(number, tmp_path):
         [*COMMAND, *f"{ask} --epochs 150 --workers 2 --out {cut}".split()],
         stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
-    wait_until(lambda: _has_moved(cut))
+    wait_until(lambda: (cut / "traces.npy").exists())
+    wait_until(lambda: maskov.Run.open(cut).traces["steps"].any())
     os.killpg(process.pid, number)
     _, said = process.communicate(timeout=PATIENCE)
     assert process.returncode == 128 + number
