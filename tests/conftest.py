@@ -95,6 +95,24 @@ def call(capfd, monkeypatch):
     return run
 
 
+@pytest.fixture
+def refused(call, tmp_path):
+    """Run a command that must fail with one sentence and write nothing; return the sentence."""
+
+    def run(*words: object, **given) -> str:
+        before = {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")}
+        code, out, err = call(*words, **given)
+        assert (code, out) == (2, ""), err
+        assert err.startswith("maskov: ")
+        assert err.count("\n") == 1
+        assert err.rstrip().endswith((".", ")"))
+        after = {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")}
+        assert after == before
+        return err
+
+    return run
+
+
 def pytest_collection_finish():
     """Leave what was imported out of every later search for garbage."""
     gc.freeze()

@@ -5,12 +5,14 @@ import contextlib
 import io
 import itertools
 import os
+import re
 import shlex
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import typer
 
@@ -76,8 +78,10 @@ class PageRunner:
             self._compare(block.output, printed.getvalue(), block, block.output_line)
 
     def _command(self, command: Command, block: Block) -> None:
-        if command.text.startswith("maskov ") and not _SHELL & set(command.text.split("#")[0]):
-            code, output = self._maskov(_words(command.text))
+        variables, text = _variables(command.text)
+        if text.startswith("maskov ") and not _SHELL & set(text.split("#")[0]):
+            with mock.patch.dict(os.environ, variables):
+                code, output = self._maskov(_words(text))
         else:
             own = f'maskov() {{ {shlex.quote(sys.executable)} -m maskov "$@"; }}'
             done = subprocess.run(
@@ -158,6 +162,12 @@ def parse(words: list[str]) -> None:
     while hasattr(command, "commands"):
         command, words = command.commands[words[0]], words[1:]
     command.make_context("maskov", list(words))
+
+
+def _variables(text: str) -> tuple[dict[str, str], str]:
+    """Return the variables that are set before a command, and the command."""
+    head, name, rest = re.fullmatch(r"((?:\w+=\w+ )*)(\w*)(.*)", text, re.DOTALL).groups()
+    return dict(word.split("=") for word in head.split()), name + rest
 
 
 def _words(text: str) -> list[str]:

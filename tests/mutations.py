@@ -2,8 +2,10 @@
 
 import json
 import os
+import socket
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from hypothesis import HealthCheck, Phase, settings, strategies as st
 
@@ -41,6 +43,17 @@ def or_refused(*kinds: type[Exception], naming: Collection[object]) -> Iterator[
         message = str(error)
         assert "\n" not in message
         assert any(str(name) in message for name in naming), message
+
+
+def unix_socket(path: Path) -> None:
+    """Make a socket where a file should be."""
+    with socket.socket(socket.AF_UNIX) as opened:
+        # The path of a socket must be short.
+        folder = os.open(path.parent, os.O_DIRECTORY)
+        try:
+            opened.bind(f"/proc/self/fd/{folder}/{path.name}")
+        finally:
+            os.close(folder)
 
 
 @st.composite

@@ -38,8 +38,14 @@ def evil_run() -> Run:
         run.manifest, config=config, signature=EVIL, notes=(EVIL,), versions={EVIL: EVIL},
         created=EVIL,
     )  # fmt: skip
-    store = Store(manifest)
-    store.write_samples(samples)
-    for epoch in range(3):
-        store.write_rows(0, epoch, {name: rows[epoch] for name, rows in run.traces.items()})
+    again = begun(Run(Store(manifest)), 3, run.traces)
+    again.store.write_samples(samples)
+    return again
+
+
+def begun(run: Run, epochs: int, traces: Any = None) -> Run:
+    """Return a run as it stood after so many epochs, of its own traces or others."""
+    store, traces = Store(run.manifest), traces or run.traces
+    for epoch in range(epochs):
+        store.write_rows(0, epoch, {name: rows[epoch] for name, rows in traces.items()})
     return Run(store)

@@ -2,20 +2,21 @@
 
 from dataclasses import replace
 
+import pytest
 import torch
 from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 
-from maskov.exact import balance_error, invariance_error, places, step_matrix
-from maskov.execution.buffers import SiteBuffers
-from maskov.execution.site_rounds import SiteRounds
+import maskov
+from maskov import DelayedAcceptance, Mixture
+from maskov.exact import step_matrix
 from maskov.kernels import Kernel, Metropolis
 from maskov.kernels.base import ended, epoch as run_epoch
 from maskov.models import HuggingFaceModel
 from maskov.models.scorer import Scorer
 from maskov.moves import Sweep
-from maskov.random import CounterRng, Purpose, Rng
+from maskov.random import CounterRng
 from maskov.testing import random_table as random_table
-from maskov.types import Chains, StepInfo
+from maskov.types import Chains
 
 
 def tiny_bert(
@@ -49,68 +50,34 @@ def epoch(kernel: Kernel, state: Chains, engine: Scorer, draws: CounterRng):
         before = after
 
 
-class _Forced(Rng):
-    """Draws the tokens by given numbers, one for each chain, and passes every test."""
-
-    def __init__(self, token):
-        self._token = token
-
-    def uniform(self, chain, step, purpose, index=None):
-        """Return the number of each chain for its tokens, and 0 for everything else."""
-        found = self._token[chain]
-        return found if purpose == Purpose.TOKEN else torch.zeros_like(found)
-
-
-def _matrix_in_rounds(kernel: Metropolis, scorer: Scorer, start: Chains, masked):
-    """Return P of a step of asynchronous chains, each of which masks one position or none."""
-    known = kernel.init(start, scorer)
-    assert known.pass_cache is not None
-    every, place = torch.arange(len(start.chain)), masked.int().argmax(1)
-    logits = scorer.model.logits(known.pass_cache.hidden[every, place])
-    chances = kernel.conditional.log_probabilities(logits, scorer.model.forbidden).exp()
-    source, token = ((chances > 0) & masked.any(1, keepdim=True)).nonzero(as_tuple=True)
-    chance = chances[source, token]
-    starts = known.rows(source, known=True)
-    starts = replace(starts, chain=torch.arange(len(source)), free=masked[source])
-    buffers = SiteBuffers.of(starts, len(kernel.plan.stages), 0, 1, ring=1)
-    # The middle of a token's stretch of the unit interval makes the real code draw that token.
-    rng = _Forced((chances.cumsum(1) - chances / 2)[source, token])
-    rounds = SiteRounds(kernel, scorer, rng, buffers, [kernel])
-    rounds.limit.fill_(1)
-    while rounds.slowest() < 1:
-        rounds.advance()
-    tokens = starts.tokens.index_put((starts.chain, place[source]), token)
-    target = places(start, replace(starts, tokens=tokens, free=start.free[source]))
-    # All tests were passed; each chain has one slot, and the last one is spare.
-    moved = chance * buffers.slot_acceptance[:-1].exp()
-    # What is proposed and not accepted stays, as do chains that mask nothing.
-    matrix = torch.diag((~masked.any(1)).double())
-    matrix.index_put_((source, target), moved, accumulate=True)
-    return matrix.index_put_((source, source), chance - moved, accumulate=True)
-
-
-def transition_matrix(kernel, scorer: Scorer, states, masked, asynchronous: bool = False):
-    """Return P(x → x') of one step of the site move that masks the given positions.
-
-    The step is the kernel's own or that of asynchronous chains.
-    """
+def transition_matrix(kernel: Metropolis, scorer: Scorer, states, masked):
+    """Return P(x → x') of one step of the site move that masks the given positions."""
     start = Chains.at(states, free=masked.expand(states.shape))
-    if asynchronous and isinstance(kernel, Metropolis):
-        return _matrix_in_rounds(kernel, scorer, start, start.free)
     whole = Sweep("left-to-right", int(masked.sum()))
-    kernel = replace(kernel, move=replace(kernel.move, positions=whole))
-    return step_matrix(kernel, scorer, start)
+    return step_matrix(replace(kernel, move=replace(kernel.move, positions=whole)), scorer, start)
 
 
-def site_matrices(kernel: Kernel, model, states, target, asynchronous: bool):
-    """Yield P of a step at each place; it is stochastic and in balance with the target."""
-    for masked in torch.eye(states.shape[1]) > 0:
-        matrix = transition_matrix(kernel, Scorer(model), states, masked, asynchronous)
-        assert (matrix.sum(1) - 1).abs().max() < 1e-10
-        assert matrix.min() > -1e-10
-        assert balance_error(matrix, target) < 1e-10
-        assert invariance_error(matrix, target) < 1e-10
-        yield matrix
+def sample(*arguments, lock_step: bool = False, slots: int | None = None, **settings):
+    """Sample by an engine that no option chooses: in lock-step, or with so many slots a chain."""
+    with pytest.MonkeyPatch.context() as patch:
+        if lock_step:
+            patch.setattr("maskov.execution.recorded.rounds_of", lambda _: None)
+        if slots is not None:
+            patch.setattr(Scorer, "slots_for", lambda *_: slots)
+        return maskov.sample(*arguments, **settings)
+
+
+def mixed(energy, moves, *nearest, weights: tuple[float, ...] = ()):
+    """Return a kernel of a move, or of several; `nearest` are those of its early tests."""
+    moves, early = moves if isinstance(moves, tuple) else (moves,), DelayedAcceptance(*nearest)
+    kernels = tuple(Metropolis(energy, move, delayed=early) for move in moves)
+    return kernels[0] if len(kernels) == 1 else Mixture(kernels, weights)
+
+
+def few_discarded_chains(patch: pytest.MonkeyPatch) -> None:
+    """Let weights of lengths be found in a few steps, where they need not be good."""
+    for name, value in (("_LENGTH_CHAINS", 3), ("_LENGTH_STEPS", 8), ("_MEASURED", 4)):
+        patch.setattr(f"maskov.tuning.{name}", value)
 
 
 def random_state(model, count: int, length: int, seed: int = 0) -> Chains:
@@ -120,12 +87,6 @@ def random_state(model, count: int, length: int, seed: int = 0) -> Chains:
     tokens = allowed[torch.randint(len(allowed), (count, length), generator=generator)]
     state = Chains.at(tokens)
     return Chains(**{**state.__dict__, "chain": torch.arange(count)})
-
-
-def happened(info: StepInfo) -> list[tuple]:
-    """Return what a step did in plain numbers."""
-    told = info.proposal.tokens, info.accepted, info.passes
-    return list(zip(*(one.tolist() for one in told), strict=True))
 
 
 def on_untrained(words: list[str]) -> list[str]:

@@ -4,7 +4,6 @@ Every parameter is random, biases and scales of norms included: where all biases
 that forgets one looks right.
 """
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,6 +12,8 @@ from typing import Any
 import torch
 import transformers as hf
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
+
+from json_files import edited
 
 _WORDS = "the a cat dog bird saw ate ran sat on in old red big tree house and not"
 WORDS = _WORDS.split()
@@ -158,15 +159,19 @@ _ESM = _OFFSET | {"position_embedding_type": "rotary", "token_dropout": True}
 
 def build(family: str, folder: Path, dtype: torch.dtype = torch.float32) -> Path:
     """Save a tiny model of a family with its tokenizer; return the folder."""
-    make_tokenizer, make_model, options = _FAMILIES[family]
-    tokenizer = make_tokenizer()
-    config = make_model.config_class(
-        vocab_size=len(tokenizer) + SPARE_ROWS.get(family, 0),
-        pad_token_id=tokenizer.pad_token_id,
-        mask_token_id=tokenizer.mask_token_id,
-        **options,
-    )
-    return save(lambda: make_model(config), tokenizer, folder, dtype)
+    tokenizer = _FAMILIES[family][0]()
+    settings = {
+        "vocab_size": len(tokenizer) + SPARE_ROWS.get(family, 0),
+        "pad_token_id": tokenizer.pad_token_id,
+        "mask_token_id": tokenizer.mask_token_id,
+    }
+    return save(maker(family, **settings), tokenizer, folder, dtype)
+
+
+def maker(family: str, **settings: Any) -> Callable[[], Any]:
+    """Return a function that makes a network of a family."""
+    _, make_model, options = _FAMILIES[family]
+    return lambda: make_model(make_model.config_class(**options | settings))
 
 
 def build_gpt2(folder: Path, tokenizer: Any, dtype: torch.dtype = torch.float32) -> Path:
@@ -188,21 +193,26 @@ def save(
     make_model: Callable[[], Any], tokenizer: Any, folder: Path, dtype: torch.dtype = torch.float32
 ) -> Path:
     """Save a model with random weights, the same ones each time, and its tokenizer."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(1)
-        network = make_model()
-        with torch.no_grad():
-            for parameter in network.parameters():
-                parameter.add_(0.3 * torch.randn_like(parameter))
-    network.to(dtype).save_pretrained(folder)
+    randomised(make_model).to(dtype).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
 
 
+def randomised(make_model: Callable[[], Any]) -> Any:
+    """Return a network whose every parameter is random, the same ones each time."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        made = make_model()
+        with torch.no_grad():
+            for parameter in made.parameters():
+                parameter.add_(0.3 * torch.randn_like(parameter))
+    return made
+
+
 def edit_config(folder: Path, **changes: Any) -> None:
     """Change entries of a saved model's config."""
-    path = folder / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    with edited(folder / "config.json") as config:
+        config.update(changes)
 
 
 def texts_for(family: str) -> list[str]:

@@ -8,14 +8,13 @@ import torch
 from transformers import (
     BertConfig,
     BertForMaskedLM,
-    EsmConfig,
-    EsmForMaskedLM,
     RobertaConfig,
     RobertaForMaskedLM,
 )
 
 import maskov
 from maskov.models import HuggingFaceModel
+from tiny_models import build
 
 AMINO_ACIDS = "ACDEFGHIKLMNPQRSTVWY"
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -26,6 +25,7 @@ _SIZES = {
     "intermediate_size": 32,
     "max_position_embeddings": 64,
     "initializer_range": 0.7,
+    "vocab_size": 25,
 }
 
 
@@ -37,11 +37,14 @@ def write_vocabulary(folder: Path, words: list[str]) -> Path:
 
 def save_bert(folder: Path) -> None:
     """Write a BERT of the twenty residues, in AntiBERTy's vocabulary."""
+    _bert().save_pretrained(folder)
+    write_vocabulary(folder, [*SPECIAL, *AMINO_ACIDS])
+
+
+def _bert() -> BertForMaskedLM:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        network = BertForMaskedLM(BertConfig(vocab_size=25, pad_token_id=0, **_SIZES))
-    network.save_pretrained(folder)
-    write_vocabulary(folder, [*SPECIAL, *AMINO_ACIDS])
+        return BertForMaskedLM(BertConfig(pad_token_id=0, **_SIZES)).eval()
 
 
 def spaced_model(folder: Path) -> HuggingFaceModel:
@@ -50,61 +53,25 @@ def spaced_model(folder: Path) -> HuggingFaceModel:
     return maskov.load(folder, "cpu", "float64", tokenizer=str(folder / "vocab.txt"))
 
 
-def save_esm(folder: Path) -> Path:
-    """Write an ESM with its own vocabulary."""
-    from transformers import EsmTokenizer
-
-    words = [
-        "<cls>",
-        "<pad>",
-        "<eos>",
-        "<unk>",
-        *"LAGVSERTIDPKQNFYMHWCXBUZO.-",
-        "<null_1>",
-        "<mask>",
-    ]
-    tokenizer = EsmTokenizer(str(write_vocabulary(folder, words)))
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        network = EsmForMaskedLM(
-            EsmConfig(
-                vocab_size=len(words), mask_token_id=len(words) - 1, pad_token_id=1,
-                position_embedding_type="rotary", **_SIZES,
-            )
-        )  # fmt: skip
-    network.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
-
-
 def joined_model(folder: Path) -> HuggingFaceModel:
     """Return a model whose tokenizer takes letters without spaces."""
-    return maskov.load(save_esm(folder), "cpu", "float64")
+    return maskov.load(build("esm", folder), "cpu", "float64")
 
 
 # The packages `antiberty` and `sapiens`: the same files, tiny random weights.
-
-
-WIDTH, HEADS, LAYERS, POSITIONS = 16, 2, 2, 34
 
 
 def write_antiberty(site: Path) -> BertForMaskedLM:
     """Write the package's files; its code must never be imported."""
     folder = _package(site / "antiberty") / "trained_models"
     write_vocabulary(folder, [*SPECIAL, *AMINO_ACIDS])
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        config = BertConfig(
-            vocab_size=25, hidden_size=WIDTH, num_hidden_layers=LAYERS, num_attention_heads=HEADS,
-            intermediate_size=32, max_position_embeddings=POSITIONS, initializer_range=0.7,
-        )  # fmt: skip
-        network = BertForMaskedLM(config).eval()
+    network = _bert()
     weights = folder / "AntiBERTy_md_smooth"
     weights.mkdir()
-    settings = config.to_dict() | {"model_type": "bert", "architectures": ["AntiBERTy"]}
+    settings = network.config.to_dict() | {"model_type": "bert", "architectures": ["AntiBERTy"]}
     (weights / "config.json").write_text(json.dumps(settings))
     # Heads for species and chains, which a masked LM does not have.
-    more = {"cls.species_classifier.weight": torch.zeros(6, WIDTH)}
+    more = {"cls.species_classifier.weight": torch.zeros(6, _SIZES["hidden_size"])}
     torch.save(network.state_dict() | more, weights / "pytorch_model.bin")
     return network
 
@@ -118,17 +85,16 @@ def write_sapiens(site: Path) -> dict[str, RobertaForMaskedLM]:
     for seed, kind in enumerate(("vh", "vl")):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            network = RobertaForMaskedLM(
-                RobertaConfig(
-                    vocab_size=25, hidden_size=WIDTH, num_hidden_layers=LAYERS,
-                    num_attention_heads=HEADS, intermediate_size=32, type_vocab_size=1,
-                    max_position_embeddings=POSITIONS, pad_token_id=1, layer_norm_eps=1e-5,
-                    initializer_range=0.7, tie_word_embeddings=False,
-                )
-            ).eval()  # fmt: skip
+            config = RobertaConfig(
+                type_vocab_size=1, pad_token_id=1, layer_norm_eps=1e-5, tie_word_embeddings=False,
+                **_SIZES,
+            )  # fmt: skip
+            network = RobertaForMaskedLM(config).eval()
             torch.nn.init.normal_(network.lm_head.decoder.bias)
         torch.nn.init.zeros_(network.roberta.embeddings.token_type_embeddings.weight)
-        args = argparse.Namespace(encoder_attention_heads=HEADS, activation_fn="gelu")
+        args = argparse.Namespace(
+            encoder_attention_heads=_SIZES["num_attention_heads"], activation_fn="gelu"
+        )
         state = fairseq_state(network.state_dict())
         torch.save(
             {"args": args, "model": state, "extra_state": {}}, folder / f"checkpoint_{kind}.pt"

@@ -5,7 +5,6 @@ import multiprocessing
 import shutil
 import socket
 import threading
-import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -28,6 +27,7 @@ from maskov.config import ModelSource
 from maskov.models.base import MaskedModel
 from maskov.moves import Resize
 from maskov.ui.viewer.server import listen, server_of
+from patience import PATIENCE, wait_until
 from report_runs import EVIL
 from tiny_translation import SOURCES, save
 
@@ -82,7 +82,7 @@ class ServedRuns:
         self.process = context.Process(target=_serve, args=(runs, home, theirs), daemon=True)
         self.process.start()
         theirs.close()
-        assert ours.poll(60), "the server did not start"
+        assert ours.poll(PATIENCE), "the server did not start"
         self.port = ours.recv()
         self.address = f"http://127.0.0.1:{self.port}/t/{TOKEN}/"
         ours.close()
@@ -121,28 +121,25 @@ class ThreadServer:
 
     def __enter__(self):
         self._thread.start()
-        until = time.monotonic() + 20
-        while not self._server.started:
-            assert time.monotonic() < until, "the server did not start"
-            time.sleep(0.01)
+        wait_until(lambda: self._server.started)
         return self
 
     def __exit__(self, *_):
         self._closing.close()
         self._server.should_exit = True
-        self._thread.join(20)
+        self._thread.join(PATIENCE)
         assert not self._thread.is_alive()
 
     def connect(self, sent: bytes = b"") -> socket.socket:
         """Open a connection and send some bytes; it is closed with the server."""
-        connection = socket.create_connection(("127.0.0.1", self.port), 10)
+        connection = socket.create_connection(("127.0.0.1", self.port), PATIENCE)
         self._closing.callback(connection.close)
         connection.sendall(sent)
         return connection
 
-    def get(self, path: str = "/", timeout: float = 10) -> tuple[int, bytes]:
+    def get(self, path: str = "/") -> tuple[int, bytes]:
         """Ask for a page; return its status and content."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         try:
             connection.request("GET", path)
             response = connection.getresponse()

@@ -10,13 +10,9 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from engines import sample
 from maskov import (
-    DelayedAcceptance,
     LinearSchedule,
     MaskedConditional,
-    Metropolis,
-    Mixture,
     Norm,
     Raw,
     Schedule,
@@ -26,7 +22,7 @@ from maskov.energies.counting import Length, PredictedLength
 from maskov.execution.recorded import RecordedSites, RecordedWindows
 from maskov.moves import Resize, Site, Span
 from maskov.random import CounterRng
-from small import tiny_bert
+from small import mixed, sample, tiny_bert
 from tiny_translation import SOURCES, conditional
 
 FORBIDDEN = (
@@ -79,9 +75,7 @@ def _else(mode):
 @pytest.mark.parametrize("name", RUNS)
 def test_nothing_waits_for_the_device(name, monkeypatch):
     energy, moves, nearest, settings = RUNS[name]
-    early, mode, checked = DelayedAcceptance(nearest), Recordable(), []
-    parts = tuple(Metropolis(energy, move, delayed=early) for move in moves)
-    kernel = parts[0] if len(parts) == 1 else Mixture(parts)
+    kernel, mode, checked = mixed(energy, tuple(moves), nearest), Recordable(), []
     settings = {"model": MODEL, "chains": 7, "length": (3, 7)} | settings
     settings.pop("length") if "lengths" in settings else None
     kind = RecordedSites if name.split(",")[0].endswith("sites") else RecordedWindows
@@ -113,5 +107,5 @@ def test_nothing_waits_for_the_device(name, monkeypatch):
         monkeypatch.setattr(f"maskov.{module}.sampler_for", lambda *_: Checked)
     monkeypatch.setattr("maskov.execution.recorded._SMALLEST", 64)
     heat = LinearSchedule(1.2, rate=0.1, floor=0.9)
-    sample(kernel=kernel, schedule=Schedule(epochs=3, target_temperature=heat), **settings)
+    sample(kernel=kernel, schedule=Schedule(epochs=2, target_temperature=heat), **settings)
     assert {key[0] for key in checked} == {"prepare", "test"}

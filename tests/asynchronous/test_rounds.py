@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from engines import sample
 from maskov import (
     DelayedAcceptance,
     Gibbs,
@@ -35,7 +34,8 @@ from maskov.moves import Resize, Site, Span, Sweep
 from maskov.random import CounterRng
 from maskov.runs.state import GroupShape, GroupState, load_checkpoint, save_checkpoint
 from maskov.types import Sequences
-from small import random_state, tiny_bert
+from small import mixed, random_state, sample, tiny_bert
+from stopped_runs import Stopper
 
 MODEL = tiny_bert("red green blue white black")
 HOT = MaskedConditional(temperature=1.4)
@@ -60,18 +60,17 @@ def _kernel(kind):
     return Metropolis(Raw(), move, delayed=DelayedAcceptance(2))
 
 
-def _mixed(*moves, **energy):
-    return Mixture(tuple(Metropolis(Norm(**energy), move) for move in moves))
-
-
 @pytest.mark.parametrize(
     ("kind", "kernel", "more"),
     [
         *((kind, None, {}) for kind in ENGINES),
-        (RecordedWindows, _mixed(Site(), Span(), groups=2), {}),
+        # Three proposals of a chain under test at once, and proposals without a way back.
+        (RecordedSites, Metropolis(Raw(), delayed=DelayedAcceptance(2)), {"slots": 3}),
+        (RecordedSites, Metropolis(Norm(), Site(MaskedConditional(top_p=0.6))), {"resident": 2}),
+        (RecordedWindows, mixed(Norm(groups=2), (Site(), Span())), {}),
         (
             RecordedWindows,
-            _mixed(Site(positions=Sweep(block=2)), Resize()),
+            mixed(Norm(), (Site(positions=Sweep(block=2)), Resize())),
             {"length_prior": "none"},
         ),
     ],
@@ -80,7 +79,10 @@ def test_a_run_goes_on_after_any_round(tmp_path, monkeypatch, kind, kernel, more
     """In float32, where another batch would round differently: the same bytes."""
     model = tiny_bert("red green blue white black", dtype=torch.float32)
     kernel = kernel or _kernel(kind)
+    slots, more = more.get("slots"), {name: more[name] for name in more if name != "slots"}
     settings = {"schedule": Schedule(epochs=4), "chains": 7, "length": (3, 8), "seed": 4} | more
+    if slots is not None:
+        monkeypatch.setattr(Scorer, "slots_for", lambda *_: slots)
     _everywhere(monkeypatch, kind)
     whole = sample(model, kernel, out=tmp_path / "whole", **settings)
     rounds = []
@@ -114,17 +116,11 @@ def test_a_run_goes_on_where_windows_are_not_recorded(tmp_path, monkeypatch, fir
     kernel = Metropolis(Norm(), Span(), delayed=DelayedAcceptance(2))
     settings = {"schedule": Schedule(epochs=4), "chains": 6, "length": (4, 8), "seed": 4}
     whole = sample(MODEL, kernel, **settings)
-    calls = []
-
-    def stop():
-        calls.append(1)
-        return len(calls) > 45
-
     with monkeypatch.context() as patch:
         if first == "asynchronous":
             _everywhere(patch, RecordedWindows)
         with pytest.raises(Interrupted):
-            sample(MODEL, kernel, out=tmp_path / "run", stop=stop, **settings)
+            sample(MODEL, kernel, out=tmp_path / "run", stop=Stopper(45), **settings)
     with monkeypatch.context() as patch:
         if first == "lock-step":
             _everywhere(patch, RecordedWindows)

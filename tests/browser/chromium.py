@@ -28,7 +28,7 @@ class Visits:
     def page(self, **view):
         """Open an empty page of its own."""
         context = self._browser.new_context(**view)
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(90_000)  # on a busy machine, too
         self._contexts.append(context)
         page = context.new_page()
         page.on("request", lambda request: self.addresses.add(request.url))

@@ -4,13 +4,14 @@ from pathlib import Path
 
 import pytest
 from chromium import launch
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import expect, sync_playwright
 
 AXE = Path(__file__).resolve().parents[2] / "build" / "axe" / "axe.min.js"
 
 
 @pytest.fixture(scope="session")
 def browser():
+    expect.set_options(timeout=90_000)  # on a busy machine, too
     with sync_playwright() as playwright:
         browser = launch(playwright)
         yield browser

@@ -10,7 +10,7 @@ import pytest
 import tiny_models
 import tiny_translation
 from small import on_untrained
-from tiny_proteins import save_bert, save_esm
+from tiny_proteins import save_bert
 
 WORDS = "the food is bad good very not slow nice room"
 
@@ -25,7 +25,7 @@ def home(tmp_path_factory) -> Path:
     for name in ("bert", "bare"):
         save_bert(root / name)
     (root / "bare" / "vocab.txt").unlink()  # a model without a tokenizer
-    save_esm(root / "esm")
+    tiny_models.build("esm", root / "esm")
     # Models that serve two pairs of languages; the autoregressive one serves one of them.
     tiny_translation.shelf(root / "shelf", autoregressive=("de-en",))
     return root
@@ -64,23 +64,5 @@ def rows(printed):
 
     def run(*words: object, **given) -> list[dict]:
         return [json.loads(line) for line in printed(*words, "--json", **given).splitlines()]
-
-    return run
-
-
-@pytest.fixture
-def refused(call, tmp_path):
-    """Run a command that must fail with one sentence and write nothing; return the sentence."""
-
-    def run(*words: object, **given) -> str:
-        before = {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")}
-        code, out, err = call(*words, **given)
-        assert (code, out) == (2, ""), err
-        assert err.startswith("maskov: ")
-        assert err.count("\n") == 1
-        assert err.rstrip().endswith((".", ")"))
-        after = {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")}
-        assert after == before
-        return err
 
     return run

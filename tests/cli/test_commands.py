@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from maskov import Run
 from maskov.cli import app
 from maskov.ui.report import build, to_html, to_markdown
+from small import few_discarded_chains
 
 FAST = "sample --epochs 2 --chains 2 --length 5"
 FILL = "infill -n 20 -c 4 --workers 0"
@@ -87,9 +88,7 @@ def test_samples_keep_what_is_frozen(rule, held, rows, printed, tmp_path):
 
 @pytest.fixture
 def _short_tuning(monkeypatch):
-    monkeypatch.setattr("maskov.tuning._LENGTH_CHAINS", 2)
-    monkeypatch.setattr("maskov.tuning._LENGTH_STEPS", 8)
-    monkeypatch.setattr("maskov.tuning._MEASURED", 4)
+    few_discarded_chains(monkeypatch)
 
 
 @pytest.mark.usefixtures("_short_tuning")

@@ -72,23 +72,6 @@ def test_passes_are_the_budget_of_a_particle(printed):
     assert long > 2 * short
 
 
-@pytest.mark.parametrize(
-    ("words", "phrase"),
-    [
-        ("--chains 4", "--chains"), ("--epochs 4", "--epochs"), ("--thin 2", "--thin"),
-        ("--until converged", "--until"),
-        ("--moves span:1,insert-delete:1", "keep their lengths"),
-        ("--populations 0", "--populations"),
-        ("--target-temperature 1:0.1:0.5", "fixed"), ("--kernel gibbs", "gibbs"),
-        ("--resident 2", "--resident"),
-    ],
-)  # fmt: skip
-def test_what_populations_have_no_use_for(words, phrase, call):
-    code, _, err = call(f"sample --particles 4 {words}")
-    assert code == 2
-    assert phrase in err
-
-
 def test_scores_of_ordered_energies_are_likelihoods(call, printed):
     texts = ["the man walked home", "the dog was there"]
     code, _, err = call("score --energy ordered", *texts)
@@ -131,7 +114,7 @@ def test_evidence_as_a_table_json_csv_and_a_picture(call, printed, tmp_path):
     assert "a gap of" in call(f"{EVIDENCE} --length 3 -e ordered --bounds")[2]
 
 
-def test_evidence_of_pairs_is_given_each_source(call, printed, tmp_path):
+def test_evidence_of_pairs_is_given_each_source(refused, printed, tmp_path):
     tiny_translation.save(tmp_path / "tiny")
     texts = [" ".join(tiny_translation.WORDS[:2])] * 2
     pairs = ["--sources", tiny_translation.SOURCES[0], "--sources", tiny_translation.SOURCES[1]]
@@ -153,14 +136,10 @@ def test_evidence_of_pairs_is_given_each_source(call, printed, tmp_path):
         assert one["line"] == source + 1
         assert abs(one["log_z"] - truth) <= 4.5 * one["error"] + 1e-9
     for some in (pairs[:2], []):
-        code, _, err = call(f"{EVIDENCE} --model tiny -e ordered", *some, *texts)
-        assert code == 2
-        assert "--sources" in err
+        assert "--sources" in refused(f"{EVIDENCE} --model tiny -e ordered", *some, *texts)
 
 
-def test_evidence_without_texts_needs_a_length(call, printed):
+def test_evidence_without_texts_needs_a_length(printed, refused):
     assert "log Z" in printed(f"{EVIDENCE} --length 3")
-    code, _, err = call(EVIDENCE)
-    assert code == 2
-    assert "--length" in err
-    assert call(f"{EVIDENCE} --length 100000")[0] == 2
+    assert "--length" in refused(EVIDENCE)
+    refused(f"{EVIDENCE} --length 100000")

@@ -138,6 +138,17 @@ REFUSED = {
         --model '@esm(extra_letters=J)'             | 'J' is not an extra letter
         --model @esm --start-text blank.fa          | blank '_'
     """,
+    "sample --particles 4": """
+        --chains 4                                  | --chains
+        --epochs 4                                  | --epochs
+        --thin 2                                    | --thin
+        --until converged                           | --until
+        --moves span:1,insert-delete:1              | keep their lengths
+        --populations 0                             | --populations
+        --target-temperature 1:0.1:0.5              | fixed
+        --kernel gibbs                              | gibbs
+        --resident 2                                | --resident
+    """,
     "infill": """
         nowhere.txt                                 | neither a template nor a file
         "the [MASK] xyzzy"                          | [UNK]

@@ -17,6 +17,7 @@ from maskov.ui import terminal
 from maskov.ui.terminal import LiveView, PlainProgress
 from odd_workers import oddly
 from small import random_state, tiny_bert
+from stopped_runs import Heard
 
 
 class Clock:
@@ -48,25 +49,6 @@ def rates(chains=2):
     return counts | {f"energy_{name}": np.full(chains, -3.0) for name in ("raw", "norm")}
 
 
-class Heard:
-    """A listener that keeps how far it was told the run is."""
-
-    def __init__(self):
-        self.begun_times, self.epochs = 0, []
-
-    def begun(self, model):
-        self.begun_times += 1
-
-    def noted(self, text):
-        pass
-
-    def moved(self, chains, epoch, passes):
-        self.epochs.append((epoch, passes))
-
-    def epoch_ended(self, epoch, values, passes):
-        pass
-
-
 def test_groups_are_counted_as_one_run(monkeypatch):
     oddly(monkeypatch, count=1, seed=0, seconds=(0.0,))  # the shortest turns: none of a whole epoch
     model, heard = tiny_bert("red green blue"), [Heard(), Heard()]
@@ -74,9 +56,10 @@ def test_groups_are_counted_as_one_run(monkeypatch):
     texts, options = ["red green", "blue red", "green"], {"epochs": 3, "resident": 2, "workers": 2}
     maskov.rewrite(model, texts, "length(3)", listener=heard[1], chains=2, **options)
     for one in heard:
-        assert one.epochs == sorted(one.epochs)
-        assert one.begun_times == 1
-    assert {epoch for epoch, _ in heard[1].epochs} == {0, 1, 2, 3}
+        epochs = [(epoch, passes) for _, epoch, passes in one.told["moved"]]
+        assert epochs == sorted(epochs)
+        assert len(one.told["begun"]) == 1
+    assert {epoch for epoch, _ in epochs} == {0, 1, 2, 3}
 
 
 def test_plain_output_says_how_far_the_first_epoch_is(clock, capfd):

@@ -136,13 +136,6 @@ def test_every_value_comes_back_and_burn_in_is_kept_apart():
         assert tree["constant_data"]["length"].sel(chain=chain) == len(ids)
 
 
-def strict(text: str):
-    def refuse(name: str):
-        raise AssertionError(f"{name} is no JSON")
-
-    return json.loads(text, parse_constant=refuse)
-
-
 @pytest.fixture
 def diagnosed(call, tmp_path):
     """Sample by the command; return the folder, what `diagnose` prints, and its JSON."""
@@ -153,7 +146,7 @@ def diagnosed(call, tmp_path):
         assert call("sample", *given, *words)[0] == 0
         answers = [call("diagnose", folder, *more) for more in ([], ["--json"])]
         assert [(code, err) for code, _, err in answers] == [(0, "")] * 2
-        return folder, answers[0][1], strict(answers[1][1])
+        return folder, answers[0][1], json.loads(answers[1][1], parse_constant=pytest.fail)
 
     return run
 

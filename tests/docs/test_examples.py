@@ -20,7 +20,9 @@ def _has(page, slow):
 
 
 @pytest.mark.parametrize("page", [page for page in pages() if _has(page, slow=False)], ids=_name)
-def test_examples(page, tmp_path):
+def test_examples(page, tmp_path, monkeypatch):
+    # Long runs would start processes, which takes seconds and changes no byte; the slow tests do.
+    monkeypatch.setattr("maskov.workers.pools.automatic_count", lambda *_: 0)
     assert PageRunner(page, tmp_path).run(slow=False) > 0
 
 

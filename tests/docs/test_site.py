@@ -54,20 +54,16 @@ def test_every_command_has_a_page_with_all_its_options():
                 assert f"`{option}`" in text, (name, option)
 
 
-def _build(folder, *words):
-    return subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(folder), *words],
+@pytest.mark.slow
+def test_the_site_builds_and_fetches_nothing(tmp_path):
+    pytest.importorskip("mkdocs")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(tmp_path / "site")],
         cwd=ROOT,
         env=os.environ | {"PYTHONPATH": str(ROOT / "src"), "NO_MKDOCS_2_WARNING": "1"},
         capture_output=True,
         text=True,
     )
-
-
-@pytest.mark.slow
-def test_the_site_builds_and_fetches_nothing(tmp_path):
-    pytest.importorskip("mkdocs")
-    done = _build(tmp_path / "site")
     assert done.returncode == 0, done.stdout + done.stderr
     pages = list((tmp_path / "site").rglob("*.html"))
     assert len(pages) > 80

@@ -5,10 +5,11 @@ import torch
 from torch import nn
 
 import maskov
-from encoders.tiny_encoders import CAPACITY, FAMILIES, OTHERS, build, packed, places, tokens
+from encoders.tiny_encoders import FAMILIES, OTHERS, build, packed, places, tokens
 from maskov.encoders import Packed, Uniform, cast
 from maskov.encoders.families import encoder_of
 from small import tiny_bert
+from tiny_models import CAPACITY
 
 LENGTHS = [3, 9, 0, 14, 1, 0, 24, 2]
 

@@ -3,66 +3,32 @@
 from typing import Any
 
 import torch
-import transformers as hf
 
-VOCABULARY, CAPACITY, PAD = 30, 24, 1
+import tiny_models
 
-_SHAPE = {
-    "vocab_size": VOCABULARY,
-    "pad_token_id": PAD,
-    "hidden_size": 16,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 2,
-    "intermediate_size": 24,
-    "initializer_range": 0.3,
-    "max_position_embeddings": CAPACITY,
-}
-_OFFSET = _SHAPE | {"max_position_embeddings": CAPACITY + PAD + 1}
-_DISTILBERT = {
-    "vocab_size": VOCABULARY,
-    "pad_token_id": PAD,
-    "dim": 16,
-    "n_layers": 3,
-    "n_heads": 2,
-    "hidden_dim": 24,
-    "initializer_range": 0.3,
-    "max_position_embeddings": CAPACITY,
-}
-_NO_IDS = dict.fromkeys(["bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id"])
-# Layers of both kinds, and a window of two tokens on each side.
-_MODERNBERT = _SHAPE | _NO_IDS | {"local_attention": 4, "num_hidden_layers": 4}
-
-_MAKERS: dict[str, tuple[Any, dict[str, Any]]] = {
-    "bert": (hf.BertForMaskedLM, _SHAPE),
-    "roberta": (hf.RobertaForMaskedLM, _OFFSET),
-    "xlm-roberta": (hf.XLMRobertaForMaskedLM, _OFFSET),
-    "camembert": (hf.CamembertForMaskedLM, _OFFSET),
-    "electra": (hf.ElectraForMaskedLM, _SHAPE | {"embedding_size": 12}),
-    "distilbert": (hf.DistilBertForMaskedLM, _DISTILBERT),
-    "modernbert": (hf.ModernBertForMaskedLM, _MODERNBERT),
-    "modernbert-biased": (
-        hf.ModernBertForMaskedLM,
-        _MODERNBERT | {"norm_bias": True, "mlp_bias": True, "attention_bias": True},
-    ),
+VOCABULARY, PAD = 30, 1
+_SIZES = {"vocab_size": VOCABULARY, "pad_token_id": PAD, "initializer_range": 0.3}
+# Settings of ModernBERT that `tiny_models` has otherwise: no biases, and a layer of each kind more.
+_PLAIN = {"num_hidden_layers": 4, "norm_bias": False, "classifier_bias": False}
+_BIASED = _PLAIN | {"norm_bias": True, "mlp_bias": True, "attention_bias": True}
+_MAKERS: dict[str, tuple[str, dict[str, Any]]] = {
+    **{
+        family: (family, {"num_hidden_layers": 3})
+        for family in ("bert", "roberta", "xlm-roberta", "camembert", "electra")
+    },
+    "distilbert": ("distilbert", {"n_layers": 3}),
+    "modernbert": ("modernbert", _PLAIN),
+    "modernbert-biased": ("modernbert", _BIASED),
     # The last layer is a local one here.
-    "modernbert-local": (hf.ModernBertForMaskedLM, _MODERNBERT | {"num_hidden_layers": 2}),
+    "modernbert-local": ("modernbert", _PLAIN | {"num_hidden_layers": 2}),
 }
-FAMILIES = tuple(_MAKERS)
-OTHERS: dict[str, tuple[Any, dict[str, Any]]] = {
-    "albert": (hf.AlbertForMaskedLM, _SHAPE | {"embedding_size": 12}),
-    "mpnet": (hf.MPNetForMaskedLM, _OFFSET),
-}
+FAMILIES, OTHERS = tuple(_MAKERS), ("albert", "mpnet")
 
 
 def build(family: str, dtype: torch.dtype = torch.float64, **changes: Any) -> Any:
     """Return a network of a family; biases and norms are random, too."""
-    make, options = (_MAKERS | OTHERS)[family]
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(1)
-        network = make(make.config_class(**(options | changes)))
-        with torch.no_grad():
-            for parameter in network.parameters():
-                parameter.add_(0.2 * torch.randn_like(parameter))
+    family, options = _MAKERS.get(family, (family, {"num_hidden_layers": 3}))
+    network = tiny_models.randomised(tiny_models.maker(family, **_SIZES | options | changes))
     return network.to(dtype).eval().requires_grad_(False)
 
 

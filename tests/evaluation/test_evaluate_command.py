@@ -5,12 +5,13 @@ import lzma
 import sys
 from dataclasses import asdict
 from importlib.metadata import version
+from unittest.mock import Mock
 
 import pytest
 
 import maskov
 import tiny_models
-from maskov.evaluation import evaluate, evaluate_run
+from maskov.evaluation import compare, evaluate, evaluate_run
 
 TEXTS = tiny_models.TEXTS
 
@@ -111,4 +112,43 @@ def test_a_run_without_samples_or_with_half_of_one_is_refused(
     samples = tmp_path / "run" / "samples.jsonl"
     for content, reason in ((samples.read_text()[:-20], "are damaged"), ("", "no samples yet")):
         samples.write_text(content)
-        assert reason in refused(tmp_path / "run", "--judge", judge_folder)
+        assert reason in refused("evaluate", tmp_path / "run", "--judge", judge_folder)
+
+
+REFERENCES = ["the cat sat in the house", "a big red dog ran", "the old bird ate and ran", "dog"]
+TRANSLATIONS = ["the big cat sat in the house", "", "the old bird ate the cat", "a dog"]
+
+
+def test_translations_are_compared_and_need_no_judge(call, file, tmp_path, monkeypatch):
+    monkeypatch.setattr("maskov.energies.Autoregressive", Mock(side_effect=OSError("a judge")))
+    plain, *lines = (
+        "".join(form(chain, text) + "\n" for chain, text in enumerate(TRANSLATIONS))
+        for form in (
+            lambda chain, text: text,
+            lambda chain, text: json.dumps({"text": text}),
+            lambda chain, text: json.dumps({"text": text, "chain": 0}),
+            lambda chain, text: json.dumps({"text": text, "chain": chain}),
+        )
+    )
+    references = tmp_path / "r"
+    references.write_text("".join(text + "\n" for text in REFERENCES))
+    found = compare(TRANSLATIONS, REFERENCES)
+    for content in (plain, "\ufeff" + plain.replace("\n", "\r\n"), *lines):
+        translations = tmp_path / ("t.jsonl" if content in lines else "t.txt")
+        translations.write_bytes(content.encode())
+        for source in (translations, "-"):
+            words = ("evaluate", source, "--references", references, "--json")
+            assert json.loads(call(*words, stdin=content.encode())[1]) == asdict(found)
+    shown = call("evaluate", translations, "--references", references)[1]
+    assert [" ".join(line.split()) for line in shown.splitlines()] == [
+        "sentences 4",
+        f"bleu {found.bleu:.6g} ± {found.bleu_interval:.2g} (95 %)",
+        f"bleu signature {found.bleu_signature}",
+        f"brevity penalty {found.brevity_penalty:.6g}",
+        f"length ratio {found.length_ratio:.6g}",
+        f"chrf {found.chrf:.6g} ± {found.chrf_interval:.2g} (95 %)",
+        f"chrf signature {found.chrf_signature}",
+    ]
+    # The stand-in for the judge must be able to fail, or this shows nothing.
+    call("evaluate", file)
+    maskov.energies.Autoregressive.assert_called()

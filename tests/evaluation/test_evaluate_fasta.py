@@ -84,7 +84,7 @@ def test_copies_are_found_in_fasta_and_in_lines(
     assert found["copied"] == copies / 3
 
 
-def test_a_run_from_fasta_is_one_of_sequences(call, tmp_path, judges):
+def test_a_run_from_fasta_is_one_of_sequences(refused, tmp_path, judges):
     model = spaced_model(tmp_path / "bert")
     run = maskov.sample(
         model, texts=RECORDS, chains=2, schedule=Schedule(epochs=2), out=tmp_path / "run"
@@ -96,17 +96,16 @@ def test_a_run_from_fasta_is_one_of_sequences(call, tmp_path, judges):
         assert found.run_signature == run.signature
         assert found.length == pytest.approx(22 / 3)
         assert found.perplexity_per_token == evaluate(library, judge).perplexity_per_token
-    code, _, err = call("evaluate", tmp_path / "run")
-    assert code == 2
-    assert "the default judge reads English: give --judge" in err
+    told = refused("evaluate", tmp_path / "run")
+    assert "the default judge reads English: give --judge" in told
 
 
 def test_the_default_judge_and_references_are_refused(refused, file, tmp_path):
-    assert "the default judge reads English: give --judge" in refused(file)
+    assert "the default judge reads English: give --judge" in refused("evaluate", file)
     (tmp_path / "r.txt").write_text("a\nb\nc\n")
     lines = tmp_path / "r.txt"
     for words in ((file, "--references", lines), (lines, "--references", file)):
-        assert "is FASTA, and --references compares translations" in refused(*words)
+        assert "is FASTA, and --references compares translations" in refused("evaluate", *words)
 
 
 def test_lines_and_records_do_not_mix(judges):

@@ -3,13 +3,14 @@
 import pytest
 import torch
 
-from maskov import DelayedAcceptance, Metropolis, Mixture, Norm, Raw
+from maskov import Norm, Raw
 from maskov.energies.counting import PredictedLength
 from maskov.exact import all_sequences, distribution
 from maskov.models.scorer import Scorer
 from maskov.moves import MaskedConditional, Resize, Site, Span
 from maskov.testing import check_kernel, step_matrix
 from maskov.types import Sequences
+from small import mixed
 from tiny_translation import conditional, plain_energies
 
 SOURCES = ("red blue", "white green green")
@@ -24,13 +25,6 @@ MOVES = {
     "resize": (Resize(COLD, ((1, 2), (2, 3))),),
     "mixture": (Site(COLD), Span(COLD, (1, 2)), Resize(COLD), Resize(COLD, ((1, 2), (1, 3)))),
 }
-
-
-def _kernel(name, energy, nearest=1, temperature=1.0):
-    kernels = tuple(
-        Metropolis(energy, move, temperature, DelayedAcceptance(nearest)) for move in MOVES[name]
-    )
-    return kernels[0] if len(kernels) == 1 else Mixture(kernels)
 
 
 KERNELS = {
@@ -50,7 +44,9 @@ KERNELS = {
     ],
 )
 def test_lengths_weighed_by_their_prediction(kernel, source):
-    check_kernel(_kernel(*KERNELS[kernel]), GIVEN[source], lengths=LENGTHS, seeds=1)
+    name, energy, nearest = KERNELS[kernel]
+    checked = mixed(energy, MOVES[name], nearest)
+    check_kernel(checked, GIVEN[source], lengths=LENGTHS, seeds=1)
 
 
 def test_the_target_is_a_plain_one():
@@ -91,6 +87,6 @@ def test_each_sequence_is_weighed_by_its_own_source():
 def test_the_prediction_for_another_source_is_found_out():
     energy = Norm() + 2.0 * PredictedLength()
     start = all_sequences(MODEL, *LENGTHS)
-    matrix = step_matrix(_kernel("insert-delete", energy), Scorer(GIVEN[SOURCES[0]]), start)
+    matrix = step_matrix(mixed(energy, MOVES["insert-delete"], 1), Scorer(GIVEN[SOURCES[0]]), start)
     other = distribution(GIVEN[SOURCES[1]], energy, start.tokens, lengths=start.lengths)
     assert (other @ matrix - other).abs().max() > 1e-4

@@ -9,14 +9,14 @@ import torch
 from recipes.translation.folders import save_translation
 
 import maskov
-from maskov import DelayedAcceptance, InputError, Metropolis, Mixture, ModelError, Norm
+from maskov import DelayedAcceptance, InputError, Metropolis, ModelError, Norm
 from maskov.energies import AutoregressiveTranslation
 from maskov.energies.counting import PredictedLength
 from maskov.models.scorer import Scorer
 from maskov.moves import MaskedConditional, Resize, Site, Span
 from maskov.testing import check_energy, check_kernel
 from maskov.types import Sequences
-from small import tiny_bert
+from small import mixed, tiny_bert
 from tiny_translation import SOURCES, conditional, network, save, tokenizer
 
 MODEL = conditional()
@@ -80,13 +80,6 @@ def test_values_are_plain_sums_of_log_probabilities():
         assert not terms[row, len(ids) :].any()
 
 
-def _kernel(name, energy, nearest=1, temperature=1.0):
-    kernels = tuple(
-        Metropolis(energy, move, temperature, DelayedAcceptance(nearest)) for move in MOVES[name]
-    )
-    return kernels[0] if len(kernels) == 1 else Mixture(kernels)
-
-
 @pytest.mark.parametrize(
     ("name", "energy", "nearest"),
     [
@@ -99,7 +92,7 @@ def _kernel(name, energy, nearest=1, temperature=1.0):
 )
 def test_transition_matrices(name, energy, nearest):
     lengths = (1, 2) if name == "mixture" else LENGTHS
-    check_kernel(_kernel(name, energy, nearest), ONE, lengths=lengths, seeds=1)
+    check_kernel(mixed(energy, MOVES[name], nearest), ONE, lengths=lengths, seeds=1)
 
 
 def test_it_is_an_energy_like_any_other():

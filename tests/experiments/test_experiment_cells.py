@@ -15,6 +15,7 @@ from experiments.paper.registry import RESULTS
 from sacrebleu.metrics.bleu import BLEU
 
 from maskov.errors import Interrupted
+from stopped_runs import Stopper
 
 ROOT = Path(__file__).parents[2]
 TEXT = TextChains("raw", chains=5, epochs=5, burn_in=2, length=(4, 6))
@@ -38,14 +39,8 @@ def test_a_finished_cell_is_not_done_again(context, again, monkeypatch):
 @pytest.mark.parametrize("cell", [TEXT, LINES], ids=lambda cell: cell.kind)
 def test_a_stopped_cell_goes_on_to_the_same_numbers(cell, context, again, tmp_path):
     whole = run_cell(cell, again(out=tmp_path / "whole"))
-    asked = [0]
-
-    def stop():
-        asked[0] += 1
-        return asked[0] > 12
-
     with pytest.raises(Interrupted):
-        run_cell(cell, again(stop=stop))
+        run_cell(cell, again(stop=Stopper(12)))
     assert load_cell(cell, context) is None
     assert len(list((context.out / "runs").iterdir())) == 1
     assert _told(run_cell(cell, again())) == _told(whole)

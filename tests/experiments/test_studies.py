@@ -39,6 +39,7 @@ def test_text_is_measured_once_and_the_page_has_every_target(tmp_path, monkeypat
     texts, out = tmp_path / "held-out-4.txt", tmp_path / "out"
     texts.write_text("felt black last question\nquestion black felt last\n")
     monkeypatch.setattr(evidence, "TARGETS", (("norm", 1.0),))
+    monkeypatch.setattr("maskov.likelihood._DRAWS", 64)
     ask = ("text", "--model", "untrained", "--texts", texts, "--out", out, "--particles", 4)
     main(evidence, *ask, "--populations", 2)
     found = (out / "untrained-4.json").read_text()

@@ -20,6 +20,7 @@ from maskov.moves import Site, Span
 from maskov.random import CounterRng, Purpose
 from maskov.types import Sequences
 from small import tiny_bert
+from stopped_runs import Stopper
 
 if not torch.cuda.is_available():
     pytest.skip("there is no GPU here", allow_module_level=True)
@@ -70,14 +71,8 @@ def test_energies_in_float32_agree_with_the_cpu(energy):
 
 
 def test_a_run_is_stopped_and_resumed_on_the_gpu(tmp_path):
-    calls = []
-
-    def stop() -> bool:
-        calls.append(1)
-        return len(calls) > 40
-
     with pytest.raises(maskov.MaskovError):
-        maskov.sample(untrained("cuda"), length=8, chains=4, out=tmp_path / "run", stop=stop)
+        maskov.sample(untrained("cuda"), length=8, chains=4, out=tmp_path / "run", stop=Stopper(40))
     run = maskov.resume(tmp_path / "run", device="cuda")
     assert len(run.samples) == 4
     assert run.summary().epochs_done == run.manifest.config.schedule.epochs

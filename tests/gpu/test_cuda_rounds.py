@@ -5,11 +5,9 @@ import pytest
 import torch
 
 import maskov
-from engines import sample
 from maskov import (
     DelayedAcceptance,
     Metropolis,
-    Mixture,
     Norm,
     Raw,
     Schedule,
@@ -22,13 +20,12 @@ from maskov.errors import Interrupted, ModelError
 from maskov.execution.recorded import RecordedSites, RecordedWindows, sampler_for
 from maskov.models import untrained
 from maskov.moves import Resize, Site
-from small import tiny_bert
+from small import mixed, sample, tiny_bert
 
 if not torch.cuda.is_available():
     pytest.skip("there is no GPU here", allow_module_level=True)
 
 COUNTS = ("accepted", "novel", "proposed_novel", "steps", "irreversible", "tokens", "rejected")
-WINDOWS = [(2, 3), (1, 2, 3), (20,)]
 
 
 def _model(device="cuda", dtype=torch.float64):
@@ -41,50 +38,41 @@ def _kernel(energy, sizes, *nearest):
     return Metropolis(energy, **move, delayed=DelayedAcceptance(*nearest))
 
 
-@pytest.mark.parametrize("energy", [Raw(), Norm()], ids=str)
-@pytest.mark.parametrize(("sizes", "way"), [
-    *((None, way) for way in ({}, {"slots": 3}, {"resident": 7}, {"token_budget": 256})),
-    *((sizes, way) for sizes in WINDOWS for way in ({}, {"resident": 7}, {"token_budget": 256})),
-], ids=str)  # fmt: skip
-def test_the_same_chains_as_in_lock_step(energy, sizes, way):
-    kernel, model = _kernel(energy, sizes, 0 if sizes is None else 2), _model()
-    assert sampler_for(model, kernel) is (RecordedSites if sizes is None else RecordedWindows)
-    lengths = (2, 14) if sizes is None else (1, 14)
-    settings = {"schedule": Schedule(epochs=6), "chains": 20, "length": lengths, "thin": 2}
-    plain = sample(model, kernel, lock_step=True, **settings)
-    rounds = sample(model, kernel, **settings, **way)
-    assert [one.ids for one in plain.samples] == [one.ids for one in rounds.samples]
-    # Proposals that a second slot began in vain cost passes, too.
-    for name in COUNTS if sizes is None else (*COUNTS, "passes"):
-        assert (plain.traces[name] == rounds.traces[name]).all(), name
-    assert np.abs(plain.traces["energy_norm"] - rounds.traces["energy_norm"]).max() < 1e-8
-
-
-MOVES = {
-    "groups": (Raw(groups=3), [Span(sizes=(1, 2, 3))], 0),
-    "sites in groups": (Norm(groups=4), [Site()], 0),
-    "blocks": (Norm(), [Site(positions=Sweep(block=2))], 2),
-    "mixed": (Raw(), [Site(), Span()], 2),
-    "resizing": (Norm() + 0.5 * Length(6), [Span(), Resize(), Resize(pairs=((1, 2),))], 2),
-    "mixed in groups": (Raw(groups=2), [Site(positions=Sweep(block=3)), Span(), Resize()], 0),
+KERNELS = {
+    **{f"sites, {energy}": mixed(energy, Site(), 0) for energy in (Raw(), Norm())},
+    **{
+        f"spans of {sizes}, {energy}": mixed(energy, Span(sizes=sizes), 2)
+        for energy in (Raw(), Norm())
+        for sizes in ((2, 3), (1, 2, 3), (20,))
+    },
+    "groups": mixed(Raw(groups=3), Span(sizes=(1, 2, 3)), 0),
+    "grouped sites": mixed(Norm(groups=4), Site(), 0),
+    "blocks": mixed(Norm(), Site(positions=Sweep(block=2)), 2),
+    "mixed": mixed(Raw(), (Site(), Span()), 2),
+    "resized": mixed(Norm() + 0.5 * Length(6), (Span(), Resize(), Resize(pairs=((1, 2),))), 2),
+    "resized in groups": mixed(
+        Raw(groups=2), (Site(positions=Sweep(block=3)), Span(), Resize()), 0
+    ),
 }
+WAYS = ({}, {"resident": 7}, {"token_budget": 256})
 
 
-@pytest.mark.parametrize("way", [{}, {"resident": 7}, {"token_budget": 256}], ids=str)
-@pytest.mark.parametrize("name", MOVES)
-def test_every_window_as_in_lock_step(name, way):
-    energy, moves, nearest = MOVES[name]
-    delayed, model = DelayedAcceptance(nearest), _model()
-    parts = tuple(Metropolis(energy, move, delayed=delayed) for move in moves)
-    kernel = parts[0] if len(parts) == 1 else Mixture(parts)
-    assert sampler_for(model, kernel) is RecordedWindows
-    settings = {"schedule": Schedule(epochs=6), "chains": 20, "length": (4, 14), "thin": 2}
-    if Resize in map(type, moves):
+@pytest.mark.parametrize(("name", "way"), [
+    *((name, way) for name in KERNELS for way in WAYS),
+    *((name, {"slots": 3}) for name in KERNELS if name.startswith("sites")),
+], ids=str)  # fmt: skip
+def test_the_same_chains_as_in_lock_step(name, way):
+    kernel, model, sites = KERNELS[name], _model(), name.startswith("sites")
+    assert sampler_for(model, kernel) is (RecordedSites if sites else RecordedWindows)
+    shortest = 2 if sites else 1 if name.startswith("spans") else 4
+    settings = {"schedule": Schedule(epochs=6), "chains": 20, "length": (shortest, 14), "thin": 2}
+    if name.startswith("resized"):
         settings |= {"length_prior": "none"}
     plain = sample(model, kernel, lock_step=True, **settings)
     rounds = sample(model, kernel, **settings, **way)
     assert [one.ids for one in plain.samples] == [one.ids for one in rounds.samples]
-    for trace in (*COUNTS, "passes", "lengths"):
+    # Proposals that a second slot began in vain cost passes, too.
+    for trace in COUNTS if sites else (*COUNTS, "passes", "lengths"):
         assert (plain.traces[trace] == rounds.traces[trace]).all(), trace
     for trace in ("energy_norm", "energy_target"):
         same = np.isclose(plain.traces[trace], rounds.traces[trace], 0, 1e-8, equal_nan=True)

@@ -18,7 +18,7 @@ def runs(tmp_path_factory) -> dict[str, Path]:
     source = ModelSource(str(home / "model"))
     for name, seed in (("stopped", 1), ("other", 2)):
         with pytest.raises(Interrupted):
-            run(home / name, looks=70, seed=seed, source=source)
+            run(home / name, looks=71, seed=seed, source=source)
     run(home / "whole", source=source)
     return {name: home / name for name in ("stopped", "whole", "other", "model")}
 

@@ -5,7 +5,6 @@ import json
 import os
 import re
 import shutil
-import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 
 from maskov import MaskovError, Run, RunError, resume
 from maskov.errors import Interrupted
+from mutations import unix_socket
 from odd_workers import files
 from stopped_runs import MODEL, run
 
@@ -273,21 +273,15 @@ def test_a_link_made_while_the_run_is_on_is_not_written_through(name, tmp_path):
     assert held == _held(outside)
 
 
-def _socket(path: Path, monkeypatch) -> None:
-    monkeypatch.chdir(path.parent)  # the path of a socket may not be long
-    with socket.socket(socket.AF_UNIX) as made:
-        made.bind(path.name)
-
-
 @pytest.mark.parametrize(("name", "kind"), [
     *((name, "pipe") for name in ("manifest.json", "samples.jsonl", "lock", "traces.npy",
                                   "tokens.npy", NEWEST)),
     ("samples.jsonl", "socket"), ("traces.npy", "device"),
 ])  # fmt: skip
-def test_only_regular_files_are_opened(name, kind, copy, monkeypatch, call):
+def test_only_regular_files_are_opened(name, kind, copy, call):
     path = _file(copy, name)
     path.unlink(missing_ok=True)
-    {"pipe": os.mkfifo, "socket": lambda one: _socket(one, monkeypatch),
+    {"pipe": os.mkfifo, "socket": unix_socket,
      "device": lambda one: one.symlink_to("/dev/zero")}[kind](path)  # fmt: skip
     with pytest.raises(RunError, match=r"not a regular file|is a link"):
         resume(copy, MODEL)

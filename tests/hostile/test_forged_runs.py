@@ -13,6 +13,7 @@ from hypothesis import given, strategies as st
 from safetensors.torch import load, save
 
 import maskov
+from json_files import edited
 from maskov import MaskovError, Run, RunError, resume
 from maskov.errors import ModelError
 from maskov.runs.state import START, seal
@@ -185,9 +186,8 @@ def test_no_manifest_is_written_that_would_not_be_read(tmp_path, monkeypatch):
 
 
 def _change(copy: Path, change) -> None:
-    manifest = json.loads((copy / "manifest.json").read_text())
-    change(manifest)
-    (copy / "manifest.json").write_text(json.dumps(manifest))
+    with edited(copy / "manifest.json") as manifest:
+        change(manifest)
     shutil.rmtree(copy / "checkpoints")
 
 

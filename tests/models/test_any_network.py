@@ -1,6 +1,5 @@
 """Networks in memory and masked diffusion models: any class that gives logits for masked places."""
 
-import json
 import math
 
 import pytest
@@ -10,6 +9,7 @@ from torch import nn
 import maskov
 import tiny_models
 from encoders.tiny_encoders import build
+from json_files import edited
 from maskov.models.base import Queries
 from maskov.models.packed import PickledModel
 from small import tiny_bert
@@ -77,9 +77,8 @@ def folder(tmp_path, monkeypatch):
         target = tmp_path / "tiny"
         network.save_pretrained(target)
         tokenizer.save_pretrained(target)
-        told = json.loads((target / "tokenizer_config.json").read_text())
-        told.pop("mask_token")
-        (target / "tokenizer_config.json").write_text(json.dumps(told))
+        with edited(target / "tokenizer_config.json") as told:
+            told.pop("mask_token")
         (target / "code.py").write_text(CODE)
         classes = {"AutoConfig": "code.Config", auto_class: "code.Network"}
         tiny_models.edit_config(target, auto_map=classes)
@@ -201,25 +200,21 @@ def test_networks_in_memory(wrap, options, tmp_path):
         maskov.score(network, TEXTS)
 
 
-def _causal(folder):
-    where, _ = folder(mask_token_id=4, causal=True)
-    return {"name": where, "trust_remote_code": True, "architecture": "masked-diffusion"}
+def _saved(*options, **settings):
+    def ask(folder):
+        where, _ = folder(mask_token_id=4, **settings)
+        return {"name": where, "trust_remote_code": True} | dict(options)
 
-
-def _not_asked_for(folder):
-    where, _ = folder(mask_token_id=4)
-    return {"name": where, "trust_remote_code": True}
-
-
-def _timed(folder):
-    where, _ = folder(mask_token_id=4, time_conditioning=True)
-    return {"name": where, "trust_remote_code": True, "architecture": "masked-diffusion"}
+    return ask
 
 
 def _not_bidirectional(folder):
     where, _ = folder()
     (where / "config.json").write_text('{"model_type": "gpt2"}')
     return {"name": where, "architecture": "masked-diffusion"}
+
+
+DIFFUSION = ("architecture", "masked-diffusion")
 
 
 def _memory(network, **options):
@@ -229,9 +224,9 @@ def _memory(network, **options):
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        (_causal, "looks to the left only"),
-        (_not_asked_for, "architecture=masked-diffusion"),
-        (_timed, "depend on a time"),
+        (_saved(DIFFUSION, causal=True), "looks to the left only"),
+        (_saved(), "architecture=masked-diffusion"),
+        (_saved(DIFFUSION, time_conditioning=True), "depend on a time"),
         (_memory(build("bert", is_decoder=True)), "looks to the left only"),
         (_memory(tiny_bert().network.bert), "no logits"),
         (_memory(tiny_bert().network, tokenizer=None), "needs its tokenizer"),

@@ -1,6 +1,5 @@
 """A fingerprint tells two models apart if and only if their answers can differ."""
 
-import json
 import shutil
 from pathlib import Path
 
@@ -9,6 +8,7 @@ from safetensors.torch import load_file, save_file
 
 import maskov
 import tiny_models
+from json_files import edited
 from small import random_table, tiny_bert
 
 TEXT = " the cat sat"
@@ -38,17 +38,14 @@ def _energy(folder: Path) -> float:
     return maskov.score(_load(folder), [TEXT])[0].energy
 
 
-def _edit(folder: Path, change) -> None:
+def _edit(folder: Path, change, name: str = "tokenizer.json") -> None:
     """Change the tokenizer of a folder as data."""
-    file = folder / "tokenizer.json"
-    data = json.loads(file.read_text())
-    change(data)
-    file.write_text(json.dumps(data))
+    with edited(folder / name) as data:
+        change(data)
 
 
-def _edit_settings(folder: Path, **changes) -> None:
-    file = folder / "tokenizer_config.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+def _settings(**changes):
+    return lambda folder: _edit(folder, lambda data: data.update(changes), "tokenizer_config.json")
 
 
 def _one_weight(folder: Path) -> None:
@@ -80,8 +77,8 @@ CHANGES = {
     "words": lambda folder: _edit(folder, _swapped_words),
     "frame": lambda folder: _edit(folder, _without_frame),
     "end": lambda folder: _edit(folder, lambda data: data["post_processor"]["single"].pop()),
-    "mask": lambda folder: _edit_settings(folder, mask_token="[unused0]"),
-    "padding": lambda folder: _edit_settings(folder, pad_token="[unused1]"),
+    "mask": _settings(mask_token="[unused0]"),
+    "padding": _settings(pad_token="[unused1]"),
     "forbidden": lambda folder: _edit(folder, _special_word),
     "normaliser": lambda folder: _edit(folder, lambda x: x.update(normalizer={"type": "NFC"})),
     "merges": lambda folder: _edit(folder, lambda data: data["model"]["merges"].pop()),

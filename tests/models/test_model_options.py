@@ -1,15 +1,16 @@
 """A prefix and removed smoothing are part of a model: runs remember them, commands take them."""
 
-import json
 from pathlib import Path
 
 import pytest
 
 import maskov
+from json_files import edited
 from maskov import Metropolis, Raw, RunError, Schedule, Site, Span, Workers
 from maskov.errors import Interrupted
 from maskov.ui.report import build as build_report, to_markdown
 from odd_workers import files
+from stopped_runs import Stopper
 from tiny_models import build, texts_for
 
 TEXT, SECOND, PREFIX, *_ = texts_for("bert")
@@ -33,11 +34,6 @@ def _run(folder: Path, out: Path, options: dict, move=None, **settings) -> masko
     )  # fmt: skip
 
 
-def _stopped() -> dict:
-    looks = iter(range(10**6))
-    return {"stop": lambda: next(looks) > 4}
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("move", [Site(), Span()], ids=["site", "span"])
 @pytest.mark.parametrize("name", OPTIONS)
@@ -46,7 +42,7 @@ def test_resumed_and_shared_runs_load_it_again(name, move, folder, tmp_path):
     whole = _run(folder, tmp_path / "whole", {name: value}, move)
     assert getattr(whole.manifest.config.model.source, name) == value
     with pytest.raises(Interrupted):
-        _run(folder, tmp_path / "run", {name: value}, move, checkpoint_every=0, **_stopped())
+        _run(folder, tmp_path / "run", {name: value}, move, checkpoint_every=0, stop=Stopper(5))
     maskov.resume(tmp_path / "run", device="cpu")
     assert files(tmp_path / "run") == files(tmp_path / "whole")
     bare = _run(folder, tmp_path / "bare", {}, move)
@@ -64,14 +60,12 @@ def test_resumed_and_shared_runs_load_it_again(name, move, folder, tmp_path):
 def test_a_run_is_not_continued_under_another_value(name, folder, tmp_path):
     value, _, other = OPTIONS[name]
     with pytest.raises(Interrupted):
-        _run(folder, tmp_path / "run", {name: value}, checkpoint_every=0, **_stopped())
+        _run(folder, tmp_path / "run", {name: value}, checkpoint_every=0, stop=Stopper(5))
     for wrong in (OFF[name], other):
         with pytest.raises(RunError, match="is not the one this run began with"):
             maskov.resume(tmp_path / "run", maskov.load(folder, "cpu", **{name: wrong}))
     # Nor after its manifest was changed.
-    file = tmp_path / "run" / "manifest.json"
-    manifest = json.loads(file.read_text())
-    manifest["config"]["model"]["source"][name] = other
-    file.write_text(json.dumps(manifest))
+    with edited(tmp_path / "run" / "manifest.json") as manifest:
+        manifest["config"]["model"]["source"][name] = other
     with pytest.raises(RunError):
         maskov.resume(tmp_path / "run", device="cpu")

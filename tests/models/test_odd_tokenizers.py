@@ -1,6 +1,5 @@
 """Tokenizers that do not fit their model, or that never end: refused when the model is loaded."""
 
-import json
 import os
 import shutil
 from pathlib import Path
@@ -9,6 +8,7 @@ import pytest
 
 import maskov
 import tiny_models
+from json_files import edited
 from maskov import ModelError
 
 
@@ -22,21 +22,11 @@ def copy(original, tmp_path) -> Path:
     return Path(shutil.copytree(original, tmp_path / "model"))
 
 
-def _edit(folder: Path, change) -> None:
-    file = folder / "tokenizer.json"
-    data = json.loads(file.read_text())
-    change(data)
-    file.write_text(json.dumps(data))
-
-
-def _larger(data) -> None:
-    words = data["model"]["vocab"]
-    for extra in range(20):
-        words[f"Ġextra{extra}"] = len(words)
-
-
 def test_a_tokenizer_larger_than_the_model_is_refused(copy):
-    _edit(copy, _larger)
+    with edited(copy / "tokenizer.json") as data:
+        words = data["model"]["vocab"]
+        for extra in range(20):
+            words[f"Ġextra{extra}"] = len(words)
     with pytest.raises(ModelError, match="has tokens up to"):
         maskov.load(copy, "cpu")
 
@@ -49,31 +39,26 @@ def test_a_pipe_in_a_model_folder_is_refused(name, copy):
         maskov.load(copy, "cpu")
 
 
-def _split(pattern: str):
-    def change(data):
-        data["pre_tokenizer"] = {
-            "type": "Sequence",
-            "pretokenizers": [
-                {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated",
-                 "invert": False},
-                data["pre_tokenizer"],
-            ],
-        }  # fmt: skip
-
-    return change
+def _split(data, pattern: str) -> None:
+    data["pre_tokenizer"] = {
+        "type": "Sequence",
+        "pretokenizers": [
+            {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated",
+             "invert": False},
+            data["pre_tokenizer"],
+        ],
+    }  # fmt: skip
 
 
-def _replace(pattern: str):
-    def change(data):
-        data["normalizer"] = {"type": "Replace", "pattern": {"Regex": pattern}, "content": ""}
-
-    return change
+def _replace(data, pattern: str) -> None:
+    data["normalizer"] = {"type": "Replace", "pattern": {"Regex": pattern}, "content": ""}
 
 
 @pytest.mark.parametrize("place", [_split, _replace], ids=["split", "replace"])
 @pytest.mark.parametrize("pattern", [r"(?:a|a)*$", r"(a+)+$", "a?" * 60 + "$"])
 def test_a_match_that_is_given_up_is_one_sentence(place, pattern, copy):
-    _edit(copy, place(pattern))
+    with edited(copy / "tokenizer.json") as data:
+        place(data, pattern)
     model = maskov.load(copy, "cpu")
     with pytest.raises(ModelError, match=r"\Athe tokenizer of .* cannot read a text: .*\Z"):
         maskov.score(model, ["a" * 120 + "!"])

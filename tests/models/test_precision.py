@@ -10,7 +10,9 @@ from maskov.errors import InputError
 from maskov.models import base
 from maskov.models.base import Queries, coarse
 from maskov.types import inside
+from patience import PATIENCE
 from small import random_state, tiny_bert
+from stopped_runs import Heard
 
 
 @pytest.mark.parametrize("served", ["our encoder", "its own encoder", "its own forward"])
@@ -58,20 +60,13 @@ def test_passes_that_mask_several_positions_are_as_coarse_as_the_others():
 
 
 def test_the_shift_in_energy_is_measured_and_said():
-    heard = []
-
-    class Listener:
-        def __getattr__(self, name):
-            return lambda *told: heard.extend(told) if name == "noted" else None
-
+    heard = Heard()
     model = load("untrained", "cpu", "bfloat16")
-    run = sample(
-        model, Metropolis(Norm()), Schedule(epochs=2), chains=3, length=6, listener=Listener()
-    )
+    run = sample(model, Metropolis(Norm()), Schedule(epochs=2), chains=3, length=6, listener=heard)
     shift = vars(run.manifest.precision_check)
     assert shift["precision"] == "bfloat16"
     assert 0 < shift["norm_mean"] <= shift["norm_most"] < 1
-    assert "bfloat16 shifts E_raw" in heard[0]
+    assert "bfloat16 shifts E_raw" in heard.told["noted"][0][0]
     assert "precision:bfloat16" in run.signature
     exact = sample(load("untrained", "cpu"), length=4, chains=1)
     assert exact.manifest.precision_check is None
@@ -100,22 +95,22 @@ def test_exact_products_wait_until_no_thread_has_coarse_ones(monkeypatch):
     def one(allowed, meet):
         with coarse(allowed), coarse(allowed):
             if meet:
-                entered.wait(20)
-                may_end.wait(20)
+                entered.wait(PATIENCE)
+                may_end.wait(PATIENCE)
             seen.append(flag())
 
     threads = [threading.Thread(target=one, args=(True, True)) for _ in range(2)]
     for thread in threads:
         thread.start()
-    entered.wait(20)
+    entered.wait(PATIENCE)
     threads += [threading.Thread(target=one, args=(allowed, False)) for allowed in (False, True)]
     threads[2].start()
-    assert [waits.acquire(timeout=20) for _ in range(3)] == [True] * 3
+    assert [waits.acquire(timeout=PATIENCE) for _ in range(3)] == [True] * 3
     threads[3].start()
     threads[3].join(0.05)
     assert not seen
     may_end.set()
     for thread in threads:
-        thread.join(20)
+        thread.join(PATIENCE)
     assert seen == ["high", "high", "highest", "high"]
     assert flag() == before == "highest"

@@ -5,6 +5,7 @@ import torch
 
 import maskov
 import tiny_models
+from maskov.constraints.base import continues, spellings
 from tiny_models import AMINO_ACIDS, WORDS
 
 # By spelling, so that the list does not repeat the rule it checks.
@@ -57,14 +58,31 @@ def test_which_tokens_are_forbidden(model, family):
     assert int(model.forbidden.sum()) == len(NEVER[family].split()) + spare + len(others)
 
 
-@pytest.mark.parametrize("start", ["masked", "greedy"])
 @pytest.mark.parametrize(
-    "kernel",
+    ("model", "word", "tokens", "inner"),
     [
-        maskov.Gibbs(),
-        maskov.Gibbs(maskov.Site(maskov.MaskedConditional(top_k=2, epsilon=0.5))),
-        maskov.Metropolis(maskov.Norm()),
-        maskov.mask_predict(2),
+        ("bert", "cats", [["cat", "##s"]], ["##s", "##ed"]),
+        ("roberta", "cat", [["c", "a", "t"], ["Ġcat"]], ["a", "b"]),
+        ("xlm-roberta", "cat", [["▁cat"]], ["a", "b"]),
+        ("esm", "MKT", [["M", "K", "T"]], []),
+    ],
+    indirect=["model"],
+)
+def test_words_of_constraints_are_spelled_in_tokens(model, word, tokens, inner):
+    assert [model.token_strings(ids) for ids in spellings(model, word)] == tokens
+    names = model.token_strings(range(model.vocabulary_size))
+    continuing = [name for name, one in zip(names, continues(model), strict=True) if one]
+    assert set(inner) <= set(continuing)
+    assert (not inner) == (not continuing)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "start"),
+    [
+        (maskov.Gibbs(), "greedy"),
+        (maskov.Gibbs(maskov.Site(maskov.MaskedConditional(top_k=2, epsilon=0.5))), "masked"),
+        (maskov.Metropolis(maskov.Norm()), "greedy"),
+        (maskov.mask_predict(2), "masked"),
     ],
     ids=["gibbs", "truncated", "mh", "mask-predict"],
 )

@@ -9,7 +9,7 @@ import torch
 import typer
 
 import maskov
-from maskov import InputError, Metropolis, Norm, Raw, Schedule, Workers, options
+from maskov import Gibbs, InputError, Metropolis, Norm, Raw, Schedule, Workers, options
 from maskov.cli import app
 from maskov.moves import Resize
 from maskov.options import parse_proposal
@@ -171,6 +171,12 @@ def test_kernels_and_schedules_that_are_objects():
     assert burnt.manifest.schedule == Schedule(epochs=6, burn_in=2)
 
 
+MH = Metropolis(Raw())
+UNTIL = {"until": "converged", "length": 2}
+# The text "b a" has probability zero.
+ZERO = maskov.TabularModel(
+    torch.tensor([[[1.0, 0.5], [0.0, 0.5]], [[0.5, 0.5], [0.5, 0.5]]]).log(), ["a", "b"]
+)
 ORDERED = Metropolis(Norm(), maskov.Site(positions=maskov.Sweep("left-to-right")))
 
 
@@ -192,7 +198,26 @@ ORDERED = Metropolis(Norm(), maskov.Site(positions=maskov.Sweep("left-to-right")
         ({"templates": ["red [MASK]"], "length": 3}, "drop --length"),
         ({"kernel": maskov.Mixture((ORDERED, Metropolis(Norm(), Resize()))), "length": (3, 5)},
          "have no order"),
-        *(({"kernel": Metropolis(Raw()), name: value}, f"'{name}' and a kernel say the same")
+        ({"model": ZERO, "kernel": MH, "texts": ["b a"]}, "probability zero"),
+        ({"model": random_table(), "length": 4}, "exactly 3 tokens"),
+        ({"length": 3, "lengths": "top"}, "predicts no lengths"),
+        *((UNTIL | {"until": word}, f"not until '{word}'")
+          for word in ("bored", "converged:0", "converged:many")),
+        (UNTIL | {"kernel": Gibbs()}, "needs a fixed target"),
+        (UNTIL | {"schedule": Schedule(90, 0, maskov.LinearSchedule(2.0, 0.1, 1.0))},
+         "needs a fixed target"),
+        (UNTIL | {"thin": 5}, "--thin with --until converged needs --burn-in"),
+        (UNTIL | {"trace": "kept"}, "needs the energies of every epoch"),
+        (UNTIL | {"chains": 1}, "compares chains of the same length and template"),
+        ({"kernel": MH, "passes": 0}, "at least 1"),
+        ({"kernel": MH, "passes": 100, "until": "converged"}, "not both"),
+        ({"kernel": MH, "schedule": Schedule(100, 99), "passes": 100, "length": 6},
+         "all of them burn-in"),
+        ({"kernel": Gibbs(), "schedule": Schedule(3, 1, burn_in_energy="raw")},
+         "cannot take another energy"),
+        ({"burn_in": 0, "burn_in_energy": "raw"}, "give --burn-in, too"),
+        ({"burn_in": 1, "burn_in_energy": "heat"}, "unknown energy 'heat'"),
+        *(({"kernel": MH, name: value}, f"'{name}' and a kernel say the same")
           for name, value in {"energy": "raw", "proposal": maskov.MaskedConditional(),
                               "moves": "site", "delayed": 1, "contains": "red"}.items()),
         *(({"schedule": Schedule(1), name: value}, f"'{name}' and a schedule say the same")
@@ -212,8 +237,7 @@ ORDERED = Metropolis(Norm(), maskov.Site(positions=maskov.Sweep("left-to-right")
     ids=str,
 )  # fmt: skip
 def test_what_cannot_be_is_refused_in_one_sentence(keywords, phrase):
-    told = str(_refusal(lambda: maskov.sample(**{"model": MODEL} | keywords)))
-    assert phrase in told
+    assert phrase in str(_refusal(lambda: maskov.sample(**{"model": MODEL} | keywords)))
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import torch
 
 import maskov
 from small import tiny_bert
+from stopped_runs import Heard, cut
 
 MODEL = tiny_bert("red green blue", torch.float32)
 SMALL = {"chains": 2, "epochs": 4, "length": 3}
@@ -17,13 +18,6 @@ SMALL = {"chains": 2, "epochs": 4, "length": 3}
 class Terminal(io.StringIO):
     def isatty(self):
         return True
-
-
-class Silent:
-    """A listener that shows nothing."""
-
-    def __getattr__(self, name):
-        return lambda *_: None
 
 
 def on_terminal(monkeypatch):
@@ -44,7 +38,7 @@ def test_where_there_is_a_bar(monkeypatch, capfd):
     maskov.sample(MODEL, **SMALL)
     assert capfd.readouterr() == ("", "")  # none in a pipe
     terminal = on_terminal(monkeypatch)
-    for settings in ({"progress": False}, {"listener": Silent()}):
+    for settings in ({"progress": False}, {"listener": Heard()}):
         maskov.sample(MODEL, **SMALL, **settings)
         assert terminal.getvalue() == ""
     maskov.sample(MODEL, **SMALL)
@@ -62,20 +56,14 @@ def test_a_notebook_has_a_bar(notebook, capfd):
 
 
 def test_infill_rewrite_and_resume_have_bars(monkeypatch, tmp_path):
+    cut(tmp_path / "run", 4, MODEL, **SMALL)
     terminal = on_terminal(monkeypatch)
     for call in (
         lambda: maskov.infill(MODEL, "red [MASK]", chains=1, epochs=2),
         lambda: maskov.rewrite(MODEL, ["red green"], "edit", chains=1, epochs=2),
-        lambda: maskov.resume(_cut(tmp_path / "run"), MODEL),
+        lambda: maskov.resume(tmp_path / "run", MODEL),
     ):
         terminal.seek(0)
         terminal.truncate()
         call()
         assert "epoch" in terminal.getvalue()
-
-
-def _cut(folder):
-    asked = iter(range(10**6))
-    with pytest.raises(maskov.Interrupted):
-        maskov.sample(MODEL, out=folder, stop=lambda: next(asked) > 3, progress=False, **SMALL)
-    return folder

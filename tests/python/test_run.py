@@ -10,10 +10,12 @@ import pytest
 import torch
 
 import maskov
-from maskov import InputError, Interrupted, Metropolis, Raw, Run, Schedule
+from maskov import InputError, Metropolis, Raw, Run, Schedule
 from small import tiny_bert
+from stopped_runs import cut
 
 MODEL = tiny_bert("red green blue white", torch.float32)
+SIX = {"schedule": Schedule(epochs=6), "chains": 3, "length": 4}
 
 
 @pytest.fixture(scope="module")
@@ -36,8 +38,7 @@ def test_its_representation_is_short(run):
 
 
 def test_an_unfinished_run_says_so(tmp_path):
-    with pytest.raises(Interrupted):
-        _stopped(tmp_path / "run", Metropolis(Raw()))
+    cut(tmp_path / "run", 4, MODEL, Metropolis(Raw()), **SIX)
     opened = Run.open(tmp_path / "run")
     assert opened  # though it has no sample yet
     assert len(opened) == len(opened.to_pandas()) == 0
@@ -117,15 +118,6 @@ def test_a_report_is_the_file_of_the_command(run, call, tmp_path):
             run.report(wrong)
 
 
-class Breaker:
-    def __init__(self, at):
-        self.at = at
-
-    def __call__(self):
-        self.at -= 1
-        return self.at < 0
-
-
 @dataclass(frozen=True)
 class Colder(Metropolis):
     """A kernel of one's own."""
@@ -141,21 +133,9 @@ class Blueness:
         return [self.weight * text.count("blue") for text in texts]
 
 
-def _stopped(folder, kernel, **settings):
-    maskov.sample(
-        MODEL, kernel, Schedule(epochs=6), chains=3, length=4, out=folder, stop=Breaker(4),
-        **settings,
-    )  # fmt: skip
-
-
-def _whole(kernel, **settings):
-    return maskov.sample(MODEL, kernel, Schedule(epochs=6), chains=3, length=4, **settings)
-
-
 def test_a_kernel_of_ones_own_is_passed_instead_of_trusted(tmp_path):
     kernel = Colder(Raw(), target_temperature=0.5)
-    with pytest.raises(Interrupted):
-        _stopped(tmp_path / "run", kernel)
+    cut(tmp_path / "run", 4, MODEL, kernel, **SIX)
     with pytest.raises(maskov.RunError, match="--trust-parts"):
         maskov.resume(tmp_path / "run", MODEL)
     for other in (Colder(Raw(), target_temperature=0.6), Metropolis(Raw())):
@@ -164,7 +144,7 @@ def test_a_kernel_of_ones_own_is_passed_instead_of_trusted(tmp_path):
     opened = Run.open(tmp_path / "run")
     assert not opened.finished
     resumed = maskov.resume(opened, MODEL, kernel=kernel)
-    assert resumed.samples == _whole(kernel).samples
+    assert resumed.samples == maskov.sample(MODEL, kernel, **SIX).samples
 
 
 @pytest.mark.parametrize("burn_in", [False, True])
@@ -172,8 +152,7 @@ def test_an_energy_of_ones_own_is_passed_instead_of_trusted(burn_in, tmp_path):
     energy = Raw() + maskov.energies.as_energy(Blueness())
     settings = {"energy": energy, "epochs": 6, "chains": 3, "length": 4}
     settings |= {} if burn_in else {"burn_in": 0}
-    with pytest.raises(Interrupted):
-        maskov.sample(MODEL, out=tmp_path / "run", stop=Breaker(4), **settings)
+    cut(tmp_path / "run", 4, MODEL, **settings)
     manifest = Run.open(tmp_path / "run").manifest
     assert (manifest.schedule.burn_in_energy is not None) is burn_in
     with pytest.raises(maskov.RunError, match="--trust-parts"):

@@ -30,7 +30,9 @@ from maskov.moves import Resize, Site, Span
 from maskov.replay import Replayer
 from maskov.runs import Run
 from maskov.runs.store import Store
+from report_runs import begun
 from small import random_table, tiny_bert
+from stopped_runs import Heard
 
 MODEL = tiny_bert("red green blue white black")
 
@@ -203,20 +205,11 @@ def test_shares_are_what_the_parts_say_of_both_texts():
 
 
 def test_a_stopped_run_is_played_as_far_as_it_went(tmp_path):
-    class Listener:
-        ended = 0
-
-        def epoch_ended(self, epoch, values, passes):
-            self.ended = epoch + 1
-
-        def __getattr__(self, name):
-            return lambda *_: None
-
-    listener = Listener()
+    heard = Heard()
     with pytest.raises(Interrupted):
         sample(
-            MODEL, Metropolis(Raw()), Schedule(epochs=40), chains=2, length=6, listener=listener,
-            out=tmp_path / "run", stop=lambda: listener.ended >= 3,
+            MODEL, Metropolis(Raw()), Schedule(epochs=40), chains=2, length=6, listener=heard,
+            out=tmp_path / "run", stop=lambda: len(heard.told["epoch_ended"]) >= 3,
         )  # fmt: skip
     run = Run.open(tmp_path / "run")
     replayer = Replayer(run, MODEL)
@@ -230,12 +223,10 @@ def test_a_stopped_run_is_played_as_far_as_it_went(tmp_path):
 def test_another_record_is_noticed():
     run = recorded(Metropolis(Raw()))
     for name in ("tokens", "rejected"):
-        store = Store(run.manifest)
-        for epoch in range(5):
-            store.write_rows(0, epoch, {key: rows[epoch] for key, rows in run.traces.items()})
-        trace = store.traces()[name]
+        copy = begun(run, 5)
+        trace = copy.traces[name]
         trace[4, 1, 2] = not trace[4, 1, 2] if name == "rejected" else (trace[4, 1, 2] + 1) % 5 + 6
-        changed = Replayer(Run(store), MODEL)
+        changed = Replayer(copy, MODEL)
         assert not changed.epoch(1, 4).agrees
         assert changed.epoch(0, 4).agrees
 

@@ -18,7 +18,7 @@ from maskov.ui.report.data import (
     MOST_CHAINS,
     MOST_SAMPLES,
 )
-from report_runs import small_run
+from report_runs import begun, small_run
 from small import random_table, tiny_bert
 
 
@@ -171,14 +171,6 @@ def every_format(*runs: Run) -> dict:
     assert "</html>" in to_html(report)
     assert to_markdown(report).startswith("# ")
     return json.loads(to_json(report))
-
-
-def begun(run: Run, epochs: int) -> Run:
-    """Return a run as it stood after so many epochs."""
-    store = Store(run.manifest)
-    for epoch in range(epochs):
-        store.write_rows(0, epoch, {name: rows[epoch] for name, rows in run.traces.items()})
-    return Run(store)
 
 
 @pytest.mark.parametrize("done", [0, 1, 2])

@@ -27,7 +27,7 @@ from maskov import (
 from maskov.kernels.registry import kernel_from_data, to_data
 from maskov.moves import LowestConfidence
 from maskov.testing import check_kernel
-from small import tiny_bert
+from small import mixed, tiny_bert
 
 WORDS = "red green blue black white ##s"
 MODEL = tiny_bert(WORDS)
@@ -35,12 +35,9 @@ COMMON = {"schedule": maskov.Schedule(epochs=3), "chains": 4, "resident": 2, "th
 
 
 def _moves(constraints, *moves):
-    moves = [
-        replace(move, conditional=MaskedConditional(0.9, constraints=constraints))
-        for move in moves or (Site(), Span(sizes=(2, 3)))
-    ]
-    kernels = tuple(Metropolis(Norm(), move) for move in moves)
-    return kernels[0] if len(kernels) == 1 else Mixture(kernels)
+    conditional = MaskedConditional(0.9, constraints=constraints)
+    moves = moves or (Site(), Span(sizes=(2, 3)))
+    return mixed(Norm(), tuple(replace(move, conditional=conditional) for move in moves))
 
 
 @dataclass(frozen=True)

@@ -8,18 +8,20 @@ import signal
 import time
 from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
 
-import maskov
 from forked import Forked
 from maskov import Gibbs, Metropolis, Norm, Run, Schedule, resume, sample
 from maskov.errors import Interrupted, ModelError, RunError
 from maskov.runs import manifest, state
 from maskov.runs.files import locked
 from odd_workers import files
+from patience import wait_until
 from small import tiny_bert
+from stopped_runs import cut
 
 WORDS = "red green blue white black"
 MODEL = tiny_bert(WORDS, torch.float32)
@@ -36,9 +38,7 @@ SETTINGS = {
 
 def _stopped(folder: Path, looks: int = 60) -> None:
     """Stop a run on its way."""
-    left, settings = iter(range(10**6)), SETTINGS | {"checkpoint_every": 0}
-    with pytest.raises(Interrupted):
-        sample(MODEL, KERNEL, out=folder, stop=lambda: next(left) > looks, **settings)
+    cut(folder, looks, MODEL, KERNEL, checkpoint_every=0, **SETTINGS)
 
 
 @pytest.fixture(scope="module")
@@ -90,9 +90,7 @@ def test_a_signal_saves_and_says_how_to_go_on(number, tmp_path):
     folder = tmp_path / "run"
     words = "sample --model untrained --epochs 3000 --chains 2 --length 5 --checkpoint-every 9999"
     process = Forked([*words.split(), "--out", str(folder)])
-    while not _is_tuned(folder):
-        assert process.poll() is None
-        time.sleep(0.01)
+    wait_until(lambda: process.poll() is not None or _is_tuned(folder))
     assert not list(folder.glob("checkpoints/*.checkpoint"))
     process.send(number)
     code, out, err = process.end()
@@ -126,25 +124,6 @@ def test_a_run_too_large_to_trace_its_tokens(tmp_path, monkeypatch):
     assert files(folder) == expected
 
 
-def _broken(method: str, when, fails) -> maskov.MaskedModel:
-    """Return a model one of whose calls comes to something else; they are counted."""
-    model = tiny_bert(WORDS, torch.float32)
-
-    def sometimes(*arguments):
-        model.calls += 1
-        if model.calls == when():
-            return fails(getattr(type(model), method)(model, *arguments))
-        return getattr(type(model), method)(model, *arguments)
-
-    model.calls = 0
-    setattr(model, method, sometimes)
-    return model
-
-
-def _out_of_memory(_):
-    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
-
-
 @pytest.mark.parametrize("stops", [False, True])
 @pytest.mark.parametrize("when", [1, 7, 16])
 def test_a_model_that_turns_to_nan_stops_the_run_and_spoils_nothing(when, stops, tmp_path, whole):
@@ -152,7 +131,15 @@ def test_a_model_that_turns_to_nan_stops_the_run_and_spoils_nothing(when, stops,
 
     With a mended model the run goes on; before its first epoch was over there is nothing to keep.
     """
-    broken, folder = _broken("hidden_at", lambda: when, lambda found: found * torch.nan), tmp_path
+    broken, folder = tiny_bert(WORDS, torch.float32), tmp_path
+    broken.calls = 0
+
+    def sometimes(*arguments):
+        broken.calls += 1
+        found = MODEL.hidden_at(*arguments)
+        return found * torch.nan if broken.calls == when else found
+
+    broken.hidden_at = sometimes
     with pytest.raises((ModelError, Interrupted)):
         sample(
             broken, KERNEL, out=folder / "run", checkpoint_every=0,
@@ -167,7 +154,7 @@ def test_a_model_that_turns_to_nan_stops_the_run_and_spoils_nothing(when, stops,
 
 def test_out_of_memory_on_a_single_sequence_is_one_sentence(tmp_path):
     tight = tiny_bert(WORDS, torch.float32)
-    tight.hidden_at = lambda *_: _out_of_memory(None)
+    tight.hidden_at = Mock(side_effect=torch.OutOfMemoryError("CUDA out of memory"))
     with pytest.raises(ModelError, match="out of memory on a single sequence"):
         sample(tight, KERNEL, out=tmp_path / "run", **SETTINGS)
     assert not (tmp_path / "run").exists()

@@ -8,8 +8,6 @@ import torch
 
 import maskov
 from maskov import (
-    Gibbs,
-    InputError,
     Metropolis,
     Norm,
     Raw,
@@ -77,16 +75,3 @@ def test_chains_are_the_same_after_a_checkpoint(energy):
     assert torch.equal(loaded.part_values.values, chains.part_values.values)
     assert loaded.pass_cache.groups == energy.groups
     assert torch.equal(loaded.pass_cache.hidden, chains.pass_cache.hidden)
-
-
-@pytest.mark.parametrize(
-    ("kernel", "schedule", "said"),
-    [
-        (Gibbs(), {"burn_in": 1, "burn_in_energy": "raw"}, "cannot take another energy"),
-        (Metropolis(Raw()), {"burn_in_energy": "raw"}, "give --burn-in, too"),
-        (Metropolis(Raw()), {"burn_in": 1, "burn_in_energy": "heat"}, "unknown energy 'heat'"),
-    ],
-)
-def test_what_cannot_be_is_refused(kernel, schedule, said):
-    with pytest.raises(InputError, match=said):
-        maskov.sample(MODEL, kernel, Schedule(3, **schedule), chains=1, length=4)

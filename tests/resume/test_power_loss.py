@@ -8,23 +8,10 @@ import os
 from pathlib import Path
 
 import pytest
-import torch
 
-from maskov import Metropolis, Norm, Run, Schedule, resume, sample
+from maskov import Run, resume
 from odd_workers import files
-from small import tiny_bert
-from stopped_runs import header_of
-
-MODEL = tiny_bert("red green blue white", torch.float32)
-KERNEL = Metropolis(Norm())
-SETTINGS = {
-    "schedule": Schedule(epochs=5, burn_in=1),
-    "chains": 4,
-    "length": (3, 6),
-    "seed": 5,
-    "thin": 1,
-    "resident": 2,
-}
+from stopped_runs import EPOCHS, MODEL, header_of, run
 
 
 class Disk:
@@ -75,7 +62,7 @@ def test_power_is_lost_at_any_moment(tmp_path, monkeypatch):
     """
     folder, real = tmp_path / "runs" / "run", os.fsync
     folder.parent.mkdir()
-    sample(MODEL, KERNEL, out=tmp_path / "whole", **SETTINGS)
+    run(tmp_path / "whole")
     whole = files(tmp_path / "whole")
     disk, left = Disk(folder), []
 
@@ -87,7 +74,7 @@ def test_power_is_lost_at_any_moment(tmp_path, monkeypatch):
             left.append(copy)
 
     monkeypatch.setattr(os, "fsync", sync)
-    sample(MODEL, KERNEL, out=folder, checkpoint_every=0, **SETTINGS)
+    run(folder)
     monkeypatch.setattr(os, "fsync", real)
     assert files(folder) == whole
     assert len(left) > 50
@@ -100,8 +87,7 @@ def test_power_is_lost_at_any_moment(tmp_path, monkeypatch):
             steps = Run.open(copy).traces["steps"][: closed[-1]]
             assert (steps > 0).all(), "a checkpoint promises rows that are not there"
     assert sorted(closed) == closed
-    assert set(closed) == set(range(6))
+    assert set(closed) == set(range(EPOCHS + 1))
     for copy in left[:: len(left) // 6]:
-        run = resume(copy, MODEL)
-        assert not run.recovered
+        assert not resume(copy, MODEL).recovered
         assert files(copy) == whole

@@ -42,14 +42,14 @@ from maskov import (
 )
 from maskov.config import ModelSource
 from maskov.errors import Interrupted, RunError
-from maskov.execution.recorded import RecordedSites
 from maskov.kernels.registry import kernel_from_data, to_data
 from maskov.models.scorer import Scorer
 from maskov.moves import Resize
 from maskov.replay import Replayer
 from maskov.translation import translations_of
 from odd_workers import files, oddly
-from small import tiny_bert
+from small import few_discarded_chains, mixed, tiny_bert
+from stopped_runs import Stopper
 from tiny_translation import SOURCES, shelf
 
 WORDS = "red green blue black white ##s"
@@ -77,13 +77,11 @@ def under(*constraints, moves=()):
     """Return a kernel whose moves keep constraints."""
     moves = moves or (Site(), Span(sizes=(2, 3)))
     proposal = MaskedConditional(0.9, constraints=constraints)
-    kernels = tuple(Metropolis(Norm(), replace(move, conditional=proposal)) for move in moves)
-    return kernels[0] if len(kernels) == 1 else Mixture(kernels)
+    return mixed(Norm(), tuple(replace(move, conditional=proposal) for move in moves))
 
 
 def rewriting(energy):
-    moves = (Span(sizes=(1, 2)), Resize())
-    return Mixture(tuple(Metropolis(energy, one, delayed=DelayedAcceptance(1)) for one in moves))
+    return mixed(energy, (Span(sizes=(1, 2)), Resize()), 1)
 
 
 def all_samples(met: Callable[[list[str]], bool]) -> Callable[[Run], bool]:
@@ -143,7 +141,7 @@ def numbered_by_population(run: Run) -> bool:
 
 
 MOVING = Schedule(6, 1, LinearSchedule(1.0, 0.2, 0.3), LinearSchedule(3, 1.0, 1.0), force_accept=1)
-RESIZING = Mixture(tuple(Metropolis(Norm(), move) for move in (Site(), Span(), Resize())))
+RESIZING = mixed(Norm(), (Site(), Span(), Resize()))
 EXPERTS = f"norm+3*classifier({ROOT}/classifier, label=positive)+2*edit+4*contains('reds', 'blue')"
 FIXED = {"length_prior": "none"}
 CASES = {
@@ -235,7 +233,10 @@ CASES = {
     "no passes": Case(f"classifier({ROOT}/classifier, label=1)+hamming", {"texts": TEXTS}),
 }  # fmt: skip
 # Each has a like one beside it.
-SLOW = {"other words", "product", "avoids", "blanks that contain"}
+SLOW = {
+    "other words", "product", "avoids", "blanks that contain", "truncated", "frozen sites",
+    "allowed", "populations of a template",
+}  # fmt: skip
 NAMES = [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in CASES]
 
 
@@ -243,9 +244,7 @@ NAMES = [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name 
 def _few_discarded_chains():
     """Weights of lengths need not be good here."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("maskov.tuning._LENGTH_CHAINS", 3)
-        patch.setattr("maskov.tuning._LENGTH_STEPS", 8)
-        patch.setattr("maskov.tuning._MEASURED", 4)
+        few_discarded_chains(patch)
         yield
 
 
@@ -264,18 +263,6 @@ def kernel_of(case: Case, networks: Path):
     if not isinstance(energy, str):
         return energy
     return make(parse_energy(energy.replace(ROOT, str(networks))))
-
-
-class Stopper:
-    """Asks to stop when it was asked so many times."""
-
-    def __init__(self, at: int = 10**9) -> None:
-        self.at = at
-        self.asked = 0
-
-    def __call__(self) -> bool:
-        self.asked += 1
-        return self.asked > self.at
 
 
 @pytest.fixture(scope="module", params=NAMES)
@@ -350,26 +337,6 @@ def test_every_epoch_is_replayed(whole):
             assert len(replay.after) == run.traces["lengths"][epoch, chain]
             if schedule.burn_in_energy and epoch < schedule.burn_in:
                 assert replay.energy == schedule.burn_in_energy
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["three at once", *(pytest.param(x, marks=pytest.mark.slow) for x in ("sites", "truncated"))],
-)
-def test_rounds_of_a_gpu_leave_checkpoints_that_are_gone_on_from(name, tmp_path, monkeypatch):
-    """The rounds that a GPU records, done on a CPU: what stands between two of them is whole."""
-    monkeypatch.setattr("maskov.runs.task_runner.sampler_for", lambda *_: RecordedSites)
-    if CASES[name].slots:
-        monkeypatch.setattr(Scorer, "slots_for", lambda *_: CASES[name].slots)
-
-    def run(folder: Path, **more) -> Run:
-        settings = COMMON | {"schedule": Schedule(4), "chains": 5, "length": (3, 7)} | more
-        return maskov.sample(MODEL, CASES[name].kernel, out=folder, **settings)
-
-    run(tmp_path / "whole")
-    for at in (8, 24):
-        assert not stop_and_resume(run, tmp_path / f"cut {at}", at).recovered
-        assert files(tmp_path / f"cut {at}") == files(tmp_path / "whole")
 
 
 @pytest.mark.parametrize("kind", ["stop", "whole"])

@@ -8,7 +8,7 @@ possible choice leaves the target invariant.
 import pytest
 import torch
 
-from maskov import InputError, Metropolis, Mixture, Norm, Raw, Schedule, sample
+from maskov import Metropolis, Mixture, Norm, Raw, Schedule, sample
 from maskov.energies.counting import Length, LengthPrior
 from maskov.exact import all_sequences, distribution
 from maskov.models.scorer import Scorer
@@ -16,7 +16,8 @@ from maskov.moves import Resize, Site, Span
 from maskov.random import CounterRng
 from maskov.starts import Layout
 from maskov.tuning import EVEN, FIRST_CHAIN, tune
-from small import random_table, tiny_bert
+from small import few_discarded_chains, random_table, tiny_bert
+from stopped_runs import Heard
 
 # Of a kind whose chains move: the cost of an epoch does not drift.
 MODEL = tiny_bert("red green blue white black", initializer_range=0.2)
@@ -61,15 +62,6 @@ def test_few_passes_shorten_the_automatic_burn_in(passes):
     assert (schedule.burn_in_energy is None) == (schedule.burn_in == 0)
 
 
-def test_refusals():
-    with pytest.raises(InputError, match="at least 1"):
-        sample(MODEL, Metropolis(Raw()), passes=0)
-    with pytest.raises(InputError, match="not both"):
-        sample(MODEL, Metropolis(Raw()), passes=100, until="converged")
-    with pytest.raises(InputError, match="all of them burn-in"):
-        sample(MODEL, Metropolis(Raw()), Schedule(epochs=100, burn_in=99), passes=100, length=6)
-
-
 TABLE = random_table((1, 3), size=2)
 MOVES = (Site(), Resize(pairs=((0, 1),)))
 SHORT = {"schedule": Schedule(epochs=1), "chains": 1, "length": (1, 3), "progress": False}
@@ -100,24 +92,14 @@ def test_lengths_are_about_even_however_short_an_epoch_is(energy, temperature):
     assert even.max() < 2 / EVEN, even
 
 
-class Told:
-    """A listener that keeps what it is told."""
-
-    def __init__(self):
-        self.notes = []
-
-    def __getattr__(self, name):
-        return lambda *told: self.notes.extend(told) if name == "noted" else None
-
-
 def test_what_was_not_reached_is_said_and_kept(monkeypatch):
     monkeypatch.setattr("maskov.tuning._LENGTH_STEPS", 4)
     monkeypatch.setattr("maskov.tuning._MEASURED", 1)
-    told = Told()
-    run = sample(TABLE, kernel(Norm() + Length(1.0, 0.1)), listener=told, **SHORT)
+    heard = Heard()
+    run = sample(TABLE, kernel(Norm() + Length(1.0, 0.1)), listener=heard, **SHORT)
     assert run.manifest.tuning.evenness < EVEN
     (note,) = (one for one in run.manifest.notes if "weights of lengths" in one)
-    assert note in told.notes
+    assert (note,) in heard.told["noted"]
 
 
 PEAKED = random_table(4, 3, scale=2.5)
@@ -128,9 +110,7 @@ KERNEL = Mixture((Metropolis(Norm(), Span()), Metropolis(Norm(), Resize())))
 @pytest.fixture
 def _few_steps(monkeypatch):
     """A dependence on the start is largest where chains make few steps."""
-    monkeypatch.setattr("maskov.tuning._LENGTH_CHAINS", 3)
-    monkeypatch.setattr("maskov.tuning._LENGTH_STEPS", 8)
-    monkeypatch.setattr("maskov.tuning._MEASURED", 4)
+    few_discarded_chains(monkeypatch)
 
 
 def _tuned(text: str, seed: int):

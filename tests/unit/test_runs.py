@@ -7,12 +7,11 @@ import pytest
 import torch
 
 import maskov
-from engines import sample
 from maskov import Gibbs, Metropolis, Norm, Raw, Schedule
-from maskov.errors import InputError
 from maskov.models.scorer import Scorer
+from maskov.runs.manifest import signature
 from maskov.types import Sequences
-from small import random_table, tiny_bert
+from small import sample, tiny_bert
 
 MODEL = tiny_bert("red green blue white", dtype=torch.float32)
 
@@ -86,28 +85,11 @@ def test_a_summary_counts_kept_epochs_and_has_errors_over_chains():
     assert summary.leaves_invariant
 
 
-def test_a_start_of_probability_zero_is_refused():
-    zero = maskov.TabularModel(
-        torch.tensor([[[1.0, 0.5], [0.0, 0.5]], [[0.5, 0.5], [0.5, 0.5]]]).log(), ["a", "b"]
-    )
-    with pytest.raises(InputError, match="probability zero"):
-        maskov.sample(zero, Metropolis(Raw()), texts=["b a"], chains=1)
-
-
 @pytest.mark.parametrize(
     ("name", "told"),
     [("/home/anna/models/mine", "mine"), ("org/name", "org/name"), ("wiki-small", "wiki-small")],
 )
 def test_the_signature_of_a_model_in_a_folder_says_nothing_of_the_machine(name, told):
-    from maskov.runs.manifest import signature
-
     config = maskov.sample(MODEL, Gibbs(), Schedule(epochs=1), chains=1, length=4).manifest.config
     config = replace(config, model=replace(config.model, name=name))
     assert signature(config, Gibbs(), {}).startswith(f"model:{told}#")
-
-
-def test_lengths_that_a_model_does_not_have_are_refused():
-    with pytest.raises(InputError, match="exactly 3 tokens"):
-        maskov.sample(random_table(), length=4)
-    with pytest.raises(InputError, match="predicts no lengths"):
-        maskov.sample(MODEL, chains=1, length=3, lengths="top")

@@ -2,7 +2,6 @@
 
 import logging
 import resource
-import time
 
 import pytest
 from fastapi import FastAPI
@@ -11,6 +10,7 @@ from starlette.testclient import TestClient
 
 from maskov.ui.viewer import server as server_module
 from maskov.ui.viewer.runs import Player, RunList
+from patience import wait_until
 from view_runs import ThreadServer
 
 HEAD = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n"
@@ -47,16 +47,6 @@ def many_files():
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-def answered(server, status, seconds=10):
-    """Whether a page is answered so, at last."""
-    until = time.monotonic() + seconds
-    while server.get()[0] != status:
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.02)
-    return True
-
-
 def test_half_open_connections_and_odd_bytes_keep_nobody_out(app, many_files, caplog):
     caplog.set_level(logging.WARNING)
     with ThreadServer(app) as server:
@@ -74,10 +64,10 @@ def test_above_the_limit_requests_are_refused_until_there_is_room(app, monkeypat
     monkeypatch.setattr(server_module, "MOST_CONNECTIONS", 8)
     with ThreadServer(app) as server:
         crowd = [server.connect(HEAD) for _ in range(12)]
-        assert answered(server, 503)
+        wait_until(lambda: server.get()[0] == 503)
         for connection in crowd:
             connection.close()
-        assert answered(server, 200)
+        wait_until(lambda: server.get()[0] == 200)
 
 
 @pytest.mark.parametrize(

@@ -3,17 +3,19 @@
 import json
 import os
 import shutil
-import socket
 import sys
 import threading
 
 import pytest
 
+from json_files import edited
 from maskov.errors import RunError
 from maskov.runs import manifest as manifest_module
 from maskov.ui.viewer import runs as runs_module
 from maskov.ui.viewer.runs import Player, RunList, id_of
 from maskov.ui.viewer.server import LiveRuns, create_app
+from mutations import unix_socket
+from patience import PATIENCE
 from view_runs import ThreadServer, make_run
 
 
@@ -45,29 +47,11 @@ def told(server, path):
     return status, json.loads(content)
 
 
-def pipe(path):
-    os.mkfifo(path)
-
-
-def device(path):
-    path.symlink_to("/dev/zero")
-
-
-def unix_socket(path):
-    with socket.socket(socket.AF_UNIX) as opened:
-        # The path of a socket must be short.
-        folder = os.open(path.parent, os.O_DIRECTORY)
-        try:
-            opened.bind(f"/proc/self/fd/{folder}/{path.name}")
-        finally:
-            os.close(folder)
-
-
 @pytest.mark.parametrize(
     ("name", "make"),
     [
-        ("traces.npy", device),
-        ("traces.npy", pipe),
+        ("traces.npy", lambda path: path.symlink_to("/dev/zero")),
+        ("traces.npy", os.mkfifo),
         ("tokens.npy", unix_socket),
     ],
 )
@@ -90,7 +74,7 @@ def test_what_is_no_file_is_told_and_not_read(server, runs, name, make):
     lines = {line["name"]: line for line in told(server, "/api/runs")[1]}
     assert "error" not in lines["odd"]
     (runs / "odd" / "manifest.json").unlink()
-    pipe(runs / "odd" / "manifest.json")  # which is no run
+    os.mkfifo(runs / "odd" / "manifest.json")  # which is no run
     assert [line["name"] for line in told(server, "/api/runs")[1]] == ["good"]
     assert server.get(f"/api/runs/{odd}")[0] == 404
 
@@ -101,7 +85,7 @@ def test_reading_that_hangs_leaves_pages_and_the_live_run(server, runs, monkeypa
 
     def hangs(path):
         begun.release()
-        let_go.wait(20)
+        let_go.wait(2 * PATIENCE)
         raise RunError("no answer")
 
     monkeypatch.setattr(runs_module.Run, "open", hangs)
@@ -110,10 +94,9 @@ def test_reading_that_hangs_leaves_pages_and_the_live_run(server, runs, monkeypa
         for path in ["", "/chains/0"] * 30:  # more than all threads of the server
             request = f"GET /api/runs/{odd}{path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
             server.connect(request.encode())
-        assert begun.acquire(timeout=10)
-        assert begun.acquire(timeout=10)
+        assert [begun.acquire(timeout=PATIENCE) for _ in range(2)] == [True, True]
         for page in ("/", "/live", "/views.css", "/api/live", "/api/choices"):
-            assert server.get(page, timeout=5)[0] == 200
+            assert server.get(page)[0] == 200
     finally:
         let_go.set()
 
@@ -141,8 +124,8 @@ def test_half_of_a_character_is_refused_and_no_error(server, runs):
     status, answer = told(server, f"/api/runs/{id_of(odd)}")
     assert (status, "are damaged" in answer["detail"]) == (422, True)
     assert server.get(f"/report?id={id_of(odd)}")[0] == 422
-    manifest = json.loads((odd / "manifest.json").read_text())
-    (odd / "manifest.json").write_text(json.dumps({**manifest, "notes": ["note \ud800"]}))
+    with edited(odd / "manifest.json") as manifest:
+        manifest["notes"] = ["note \ud800"]
     status, answer = told(server, f"/api/runs/{id_of(odd)}")
     assert (status, "manifest" in str(answer)) == (422, True)
 
@@ -150,10 +133,8 @@ def test_half_of_a_character_is_refused_and_no_error(server, runs):
 def test_parts_of_a_run_are_not_imported_unasked(server, runs, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "evil_part.py").write_text("raise SystemExit('imported')\n")
-    file = runs / "odd" / "manifest.json"
-    manifest = json.loads(file.read_text())
-    manifest["config"]["kernel"] = {"part": "evil_part:K", "arguments": [], "options": {}}
-    file.write_text(json.dumps(manifest))
+    with edited(runs / "odd" / "manifest.json") as manifest:
+        manifest["config"]["kernel"] = {"part": "evil_part:K", "arguments": [], "options": {}}
     odd = id_of(runs / "odd")
     assert told(server, f"/api/runs/{odd}")[0] == 200
     for path in ("/chains/0", "/chains/0/epochs/0"):

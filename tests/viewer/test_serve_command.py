@@ -13,16 +13,9 @@ from starlette.testclient import TestClient
 from view_runs import make_run
 
 
-@pytest.fixture
-def refused(call, monkeypatch, tmp_path):
+@pytest.fixture(autouse=True)
+def _here(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-
-    def run(*words):
-        code, out, err = call("serve", *words)
-        assert (code, out, len(err.strip().splitlines())) == (2, "", 1)
-        return err
-
-    return run
 
 
 @pytest.fixture
@@ -40,8 +33,7 @@ def served(monkeypatch):
     return kept
 
 
-def test_a_run_a_folder_of_runs_or_none_is_served_on_loopback(call, served, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_a_run_a_folder_of_runs_or_none_is_served_on_loopback(call, served, tmp_path):
     make_run(tmp_path / "runs" / "one", chains=1)
     make_run(tmp_path / "other", chains=1)
     for words, count in (([], 1), (["other"], 2), (["runs", "other"], 2)):
@@ -55,10 +47,7 @@ def test_a_run_a_folder_of_runs_or_none_is_served_on_loopback(call, served, tmp_
     assert len(served) == 3
 
 
-def test_other_users_of_this_machine_need_the_token_unless_told_otherwise(
-    call, served, tmp_path, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
+def test_other_users_of_this_machine_need_the_token_unless_told_otherwise(call, served):
     make_client = partial(TestClient, base_url="http://127.0.0.1:8764")
     code, out, _ = call("serve", "--port", 0)
     path = urlsplit(out.strip()).path
@@ -78,21 +67,21 @@ def test_other_users_of_this_machine_need_the_token_unless_told_otherwise(
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "example.org", ""])
 def test_no_address_is_served_that_other_machines_reach(refused, served, host):
-    assert "ssh -L" in refused("--host", host, "--port", 0)
+    assert "ssh -L" in refused("serve", "--host", host, "--port", 0)
     assert not served
 
 
 def test_what_is_wrong_is_one_sentence(refused, tmp_path):
     (tmp_path / "empty").mkdir()
-    assert "is not a folder" in refused("nowhere")
-    assert "has no runs" in refused("empty")
-    assert "is not available" in refused("--device", "abacus")
+    assert "is not a folder" in refused("serve", "nowhere")
+    assert "has no runs" in refused("serve", "empty")
+    assert "is not available" in refused("serve", "--device", "abacus")
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        assert "in use" in refused("--port", taken.getsockname()[1])
+        assert "in use" in refused("serve", "--port", taken.getsockname()[1])
 
 
 def test_without_the_extra_one_is_told_what_to_install(refused, monkeypatch):
     for name in [name for name in sys.modules if re.match(r"maskov\.ui\.viewer\.", name)]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "fastapi", None)
-    assert "pip install '.[serve]'" in refused()
+    assert "pip install '.[serve]'" in refused("serve")

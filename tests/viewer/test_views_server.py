@@ -2,19 +2,21 @@
 
 import json
 import re
-import time
 
 import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
+from json_files import edited
 from maskov import Run, load
 from maskov.ui.viewer import server as viewer
 from maskov.ui.viewer.runs import Player, RunList, id_of
+from patience import wait_until
 from tiny_translation import SOURCES
 from view_runs import make_run, make_runs
 
 SMALL = {"model": "untrained", "chains": 2, "length": 6, "epochs": 4, "seed": 1}
+LONG = SMALL | {"epochs": viewer.MOST_EPOCHS, "chains": 8, "length": 12}
 BASE = "http://127.0.0.1:8764"
 STATIC = (
     "views.css", "player.css", "common.js", "runs.js", "run.js", "player.js", "samples.css",
@@ -63,15 +65,14 @@ def post(client, path, body, kind="application/json"):
     return client.post(path, content=content, headers={"Content-Type": kind})
 
 
-def ended(client, seconds=60):
+def live(client):
+    return client.get("/api/live").json()
+
+
+def ended(client):
     """Wait for the live run to end; return the last that was seen of it."""
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        seen = client.get("/api/live").json()
-        if not seen["running"]:
-            return seen
-        time.sleep(0.05)
-    raise AssertionError("the run did not end")
+    wait_until(lambda: not live(client)["running"])
+    return live(client)
 
 
 def test_runs_are_listed_and_one_that_cannot_be_read_says_why(client, runs):
@@ -162,10 +163,8 @@ def test_a_run_without_traces_of_tokens_says_why_it_cannot_be_played(client):
 
 def test_code_that_comes_with_a_model_is_not_run_unasked(served, tmp_path):
     make_run(tmp_path / "theirs")
-    file = tmp_path / "theirs" / "manifest.json"
-    manifest = json.loads(file.read_text())
-    manifest["config"]["model"]["source"] |= {"name": str(tmp_path), "trust_remote_code": True}
-    file.write_text(json.dumps(manifest))
+    with edited(tmp_path / "theirs" / "manifest.json") as manifest:
+        manifest["config"]["model"]["source"] |= {"name": str(tmp_path), "trust_remote_code": True}
     client = served([tmp_path / "theirs"])
     run = ids(client)["theirs"]
     assert client.get(f"/api/runs/{run}").status_code == 200
@@ -236,13 +235,7 @@ def test_a_run_is_started_watched_and_afterwards_a_run_like_any_other(client, tm
     text = {"text": "the river is long", "freeze": "river, long", "name": "Rivers"}
     started = post(client, "/api/live", SMALL | text)
     assert started.status_code == 200
-    words = set()
-    while True:
-        seen = client.get("/api/live").json()
-        words.update(" ".join(chain["words"]) for chain in seen["chains"])
-        if not seen["running"]:
-            break
-        time.sleep(0.02)
+    seen = ended(client)
     assert (seen["status"], seen["title"]) == ("finished", "Rivers"), seen["message"]
     assert any("never trained" in note for note in seen["notes"])
     assert seen["epoch"] == 4
@@ -260,12 +253,10 @@ def test_a_run_is_started_watched_and_afterwards_a_run_like_any_other(client, tm
 
 
 def test_a_run_is_stopped_saved_and_only_one_goes_at_a_time(client, tmp_path):
-    long = SMALL | {"epochs": viewer.MOST_EPOCHS, "chains": 8, "length": 12}
+    long = LONG | {"model": "wiki-any"}  # which is read in no time
     assert post(client, "/api/live", long).status_code == 200
     assert "another run" in post(client, "/api/live", SMALL).json()["detail"]
-    until = time.monotonic() + 60
-    while client.get("/api/live").json()["epoch"] < 1 and time.monotonic() < until:
-        time.sleep(0.05)
+    wait_until(lambda: live(client)["epoch"] >= 1)
     assert post(client, "/api/live/stop", {}).status_code == 204
     seen = ended(client)
     assert seen["status"] == "stopped"
@@ -280,11 +271,9 @@ def test_what_ends_the_server_ends_its_run_saved(tmp_path):
     run_list = RunList([], tmp_path / "made")
     app = viewer.create_app(run_list, Player("cpu"), viewer.LiveRuns(run_list.home, "cpu"))
     with TestClient(app, base_url=BASE) as client:
-        post(client, "/api/live", SMALL | {"epochs": viewer.MOST_EPOCHS, "chains": 8, "length": 12})
-        until = time.monotonic() + 60
-        while client.get("/api/live").json()["epoch"] < 1 and time.monotonic() < until:
-            time.sleep(0.05)
-        name = client.get("/api/live").json()["name"]
+        post(client, "/api/live", LONG)
+        wait_until(lambda: live(client)["epoch"] >= 1)
+        name = live(client)["name"]
     run = Run.open(tmp_path / "made" / name)
     assert list((tmp_path / "made" / name / "checkpoints").iterdir())
     assert run.summary().epochs_done >= 1
@@ -317,7 +306,7 @@ def test_what_is_no_small_run_is_refused_and_nothing_is_begun(client, change, re
     assert response.status_code == 422
     assert reason in response.json()["detail"]
     assert len(response.text) < 200
-    assert client.get("/api/live").json()["status"] == "none"
+    assert live(client)["status"] == "none"
     assert not (tmp_path / "made").exists()
 
 
@@ -352,7 +341,7 @@ def test_only_small_json_is_read(client):
         assert post(client, "/api/live", SMALL, kind).status_code == 415
         assert post(client, "/api/live/stop", {}, kind).status_code == 415
     assert post(client, "/api/live", b" " * (viewer.LONGEST_BODY + 1)).status_code == 413
-    assert client.get("/api/live").json()["status"] == "none"
+    assert live(client)["status"] == "none"
 
 
 def test_a_server_that_only_reads_starts_nothing(served):
@@ -360,7 +349,7 @@ def test_a_server_that_only_reads_starts_nothing(served):
     assert not client.get("/api/choices").json()["may_start"]
     assert post(client, "/api/live", SMALL).status_code == 403
     assert post(client, "/api/live/stop", {}).status_code == 404
-    assert client.get("/api/live").json()["status"] == "none"
+    assert live(client)["status"] == "none"
 
 
 def test_a_run_that_cannot_be_says_why_and_runs_are_not_started_without_end(client, monkeypatch):

@@ -5,20 +5,21 @@ import pickle
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 import maskov
 from maskov import Metropolis, Raw, RunError, Schedule, Workers
-from maskov.runs.coordinator import Silent, Task
+from maskov.runs.coordinator import Task
 from maskov.runs.state import GroupState
 from maskov.runs.task_runner import TaskRunner
 from maskov.workers import pools
 from maskov.workers.pools import Processes, run_task
 from odd_workers import files
-from small import random_state, tiny_bert
+from patience import PATIENCE, wait_until
+from small import random_state, random_table, tiny_bert
+from stopped_runs import Heard
 
 MODEL = tiny_bert("red green blue white black")
 SETTINGS = {
@@ -47,48 +48,26 @@ def crews(monkeypatch) -> list[Processes]:
     return made
 
 
-def _pids(crew: Processes) -> list[int]:
-    return [worker.process.pid for worker in (*crew._idle, *crew._running)]
-
-
-class Watcher(Silent):
-    """Listens to a run, and does something when it has first heard of chains that moved."""
-
-    def __init__(self, act) -> None:
-        self.act = act
-        self.acted = False
-        self.epochs: list[int] = []
-        self.notes: list[str] = []
-
-    def noted(self, text):
-        self.notes.append(text)
-
-    def moved(self, state, epoch, passes):
-        if not self.acted:
-            self.acted = True
-            self.act()
-
-    def epoch_ended(self, epoch, values, passes):
-        assert passes > 0
-        self.epochs.append(epoch)
-
-
 @pytest.mark.slow
 def test_a_killed_worker_is_replaced_and_its_turn_taken_again(tmp_path, crews):
     maskov.sample(MODEL, Metropolis(Raw()), out=tmp_path / "here", **SETTINGS)
     before: list[int] = []
 
-    def kill() -> None:
-        before.extend(_pids(crews[0]))
-        os.kill(before[0], signal.SIGKILL)
+    class Killer(Heard):
+        def moved(self, *_):
+            if not before:
+                workers = (*crews[0]._idle, *crews[0]._running)
+                before.extend(worker.process.pid for worker in workers)
+                os.kill(before[0], signal.SIGKILL)
 
-    watcher = Watcher(kill)
+    heard = Killer()
     maskov.sample(
-        MODEL, Metropolis(Raw()), out=tmp_path / "there", workers=Workers(2), listener=watcher,
+        MODEL, Metropolis(Raw()), out=tmp_path / "there", workers=Workers(2), listener=heard,
         **SETTINGS,
     )  # fmt: skip
-    assert watcher.acted
-    assert watcher.epochs == list(range(8))
+    assert before
+    assert [epoch for epoch, *_ in heard.told["epoch_ended"]] == list(range(8))
+    assert all(passes > 0 for *_, passes in heard.told["epoch_ended"])
     assert files(tmp_path / "there") == files(tmp_path / "here")
     for pid in before:  # and nobody is left behind
         assert not Path(f"/proc/{pid}").exists()
@@ -126,7 +105,7 @@ def test_an_exception_in_a_worker_comes_back_as_itself_and_is_not_tried_again(
     monkeypatch.syspath_prepend(str(tmp_path))
     kernel = Metropolis(Raw(), maskov.parts.load_part("failing:Failing", [], {}, trust=True))
     with pytest.raises(RunError, match="LookupError: no such word at all") as told:
-        maskov.sample(MODEL, kernel, out=tmp_path / "run", workers=Workers(1), **SETTINGS)
+        maskov.sample(random_table(), kernel, out=tmp_path / "run", chains=2, workers=Workers(1))
     assert "memory" not in str(told.value)
     assert "\n" not in str(told.value)
     assert "in propose" in told.value.__notes__[0]
@@ -165,10 +144,6 @@ def test_one_process_and_four_give_the_same_bytes(tmp_path):
     assert files(tmp_path / "here") == files(tmp_path / "one") == files(tmp_path / "four")
 
 
-def _has_moved(folder: Path) -> bool:
-    return (folder / "traces.npy").exists() and maskov.Run.open(folder).traces["steps"].any()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_to_all_processes_saves_and_the_run_goes_on(number, tmp_path):
@@ -181,11 +156,10 @@ def test_a_signal_to_all_processes_saves_and_the_run_goes_on(number, tmp_path):
         [*COMMAND, *f"{ask} --epochs 150 --workers 2 --out {cut}".split()],
         stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and not _has_moved(cut):
-        time.sleep(0.05)
+    wait_until(lambda: (cut / "traces.npy").exists())
+    wait_until(lambda: maskov.Run.open(cut).traces["steps"].any())
     os.killpg(process.pid, number)
-    _, said = process.communicate(timeout=120)
+    _, said = process.communicate(timeout=PATIENCE)
     assert process.returncode == 128 + number
     assert f"maskov resume {cut}" in said.decode()
     assert b"Traceback" not in said

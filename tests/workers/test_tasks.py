@@ -4,10 +4,12 @@ import pytest
 import torch
 
 from maskov import Gibbs, Metropolis, Norm, Schedule, Workers, resume, sample
-from maskov.errors import InputError, Interrupted
-from maskov.runs.state import cut
+from maskov.errors import InputError
+from maskov.runs import state
+from maskov.runs.coordinator import Coordinator
 from odd_workers import files, oddly
 from small import tiny_bert
+from stopped_runs import Stopper, cut
 
 MODEL = tiny_bert("red green blue white black", torch.float32)
 SETTINGS = {
@@ -23,42 +25,33 @@ SETTINGS = {
 def test_a_run_begun_here_goes_on_there_and_back(tmp_path, monkeypatch):
     kernel = Metropolis(Norm())
     sample(MODEL, kernel, out=tmp_path / "whole", workers=Workers(threads=1), **SETTINGS)
-    looks = iter(range(10**6))
-    with pytest.raises(Interrupted):
-        sample(
-            MODEL, kernel, out=tmp_path / "run", workers=Workers(threads=1),
-            stop=lambda: next(looks) > 60, **SETTINGS,
-        )  # fmt: skip
+    cut(tmp_path / "run", 61, MODEL, kernel, workers=Workers(threads=1), **SETTINGS)
     oddly(monkeypatch, count=2, seed=3, seconds=(0.0,))  # a turn is a single round
-    calls = iter(range(10**6))
+    receive, dies = Coordinator._receive, Stopper(11)
 
     class EnoughError(Exception):
         """The driver dies, with nothing said to anybody."""
 
-    def dies(**_: object) -> None:
-        if next(calls) > 10:
+    def received(self, taken):
+        if dies():
             raise EnoughError
+        return receive(self, taken)
 
-    from maskov.runs import coordinator as driver
-
-    receive = driver.Coordinator._receive
-    monkeypatch.setattr(
-        driver.Coordinator, "_receive", lambda self, taken: (dies(), receive(self, taken))[1]
-    )
-    with pytest.raises(EnoughError):
-        resume(tmp_path / "run", MODEL, workers=Workers(2), checkpoint_every=0)
-    monkeypatch.setattr(driver.Coordinator, "_receive", receive)
+    with monkeypatch.context() as patch:
+        patch.setattr(Coordinator, "_receive", received)
+        with pytest.raises(EnoughError):
+            resume(tmp_path / "run", MODEL, workers=Workers(2), checkpoint_every=0)
     assert not resume(tmp_path / "run", MODEL).recovered
     assert files(tmp_path / "run") == files(tmp_path / "whole")
 
 
 def test_groups_are_of_one_size_but_for_the_last():
-    assert cut(8, 3) == [range(3), range(3, 6), range(6, 8)]
-    assert cut(9, 4) == [range(3), range(3, 6), range(6, 9)]
-    assert cut(5, 100) == [range(5)]
+    assert state.cut(8, 3) == [range(3), range(3, 6), range(6, 8)]
+    assert state.cut(9, 4) == [range(3), range(3, 6), range(6, 9)]
+    assert state.cut(5, 100) == [range(5)]
     for chains in range(1, 40):
         for most in range(1, 12):
-            groups = cut(chains, most)
+            groups = state.cut(chains, most)
             assert [chain for group in groups for chain in group] == list(range(chains))
             assert max(map(len, groups)) <= most
 
