@@ -96,11 +96,6 @@ class Energy(ABC):
         """Whether the log-sum-exp of the masked passes is needed."""
         return any(isinstance(p, MaskedEnergy) and p.normalised for _, p in self.parts)
 
-    @property
-    def sums_over_passes(self) -> bool:
-        """Whether the energy is a sum over masked passes and of nothing else."""
-        return not self.others
-
     def of_scores(self, logit: Tensor, log_normaliser: Tensor) -> Tensor:
         """Return the term of each masked pass; only for sums over masked passes."""
         raise InputError(f"the energy '{self}' is not a sum over masked passes.")
@@ -305,8 +300,13 @@ def evaluated(
         if rows.numel():
             found[rows] = evaluated(energy, model, sequences.rows(rows)).to(found.device)
         return found
+    except MaskovError:
+        raise
     except Exception as error:
-        raise failure(energy, error) from error
+        if is_out_of_memory(error):
+            raise
+        reason = f"{type(error).__name__}: {error}".strip().partition("\n")[0]
+        raise InputError(f"the energy '{energy}' failed ({reason[:200].rstrip(': ')}).") from error
     count = len(sequences.lengths)
     if not isinstance(values, Tensor) or values.shape != (count,):
         shape = tuple(getattr(values, "shape", ()))
@@ -317,14 +317,6 @@ def evaluated(
     if bool(values.isnan().any()):
         raise InputError(f"the energy '{energy}' is not a number (NaN) for some sequence.")
     return values.double()
-
-
-def failure(energy: Energy, error: Exception) -> Exception:
-    """Return the refusal of an energy that raised; maskov's own errors and a full memory stay."""
-    if isinstance(error, MaskovError) or is_out_of_memory(error):
-        return error
-    reason = f"{type(error).__name__}: {error}".strip().partition("\n")[0]
-    return InputError(f"the energy '{energy}' failed ({reason[:200].rstrip(': ')}).")
 
 
 def contents(sequences: Sequences) -> list[list[int]]:

@@ -35,7 +35,6 @@ from maskov.models.conditional import ConditionalModel
 from maskov.parts import written
 from maskov.types import Float, Int, Sequences, Tensor
 
-UNITS = ("tokens", "words")
 # Far longer than anybody writes; a manifest may be anybody's.
 _LONGEST_PATTERN = 1000
 
@@ -171,7 +170,7 @@ class Distance(Energy):
     def __post_init__(self) -> None:
         refuse(
             (
-                self.unit not in UNITS,
+                self.unit not in ("tokens", "words"),
                 f"changes are counted in tokens or words, not in '{self.unit}'.",
             ),
         )

@@ -32,6 +32,7 @@ from maskov.errors import InputError, refuse
 from maskov.models.base import MaskedModel, Queries
 from maskov.models.scorer import Scorer
 from maskov.moves.base import MaskedConditional
+from maskov.moves.filling import portions
 from maskov.random import CounterRng, Purpose, Rng
 from maskov.types import Bool, Float, Int, Sequences, Tensor
 
@@ -264,29 +265,19 @@ class Ordered(Energy):
         token: Int[Tensor, " places"] | None = None,
     ) -> Tensor:
         """Return log p at the next places: of every token, or of a given one for each."""
-        model, conditional = scorer.model, self.conditional
         row, place = next_.nonzero(as_tuple=True)
-        partly = conditional.filling(
-            sequences.rows(row), torch.zeros_like(next_[row]), place, model
+        partly = self.conditional.filling(
+            sequences.rows(row), torch.zeros_like(next_[row]), place, scorer.model
         )
         queries = Queries(sequences.tokens, sequences.lengths, next_, sequences.source)
-        vectors = scorer.hidden_once(queries)
-        found, begin = list[Tensor](), 0
-        for part in torch.split(vectors, model.head_rows):
-            allowed = None
-            if partly is not None:
-                these = torch.arange(begin, begin + len(part), device=row.device)
-                allowed = conditional.allowed(partly.rows(these), model)
-                if not bool(allowed.any(1).all()):
-                    raise InputError(
-                        "the constraints together left no token for a place, so that draws under "
-                        "them are not normalised: drop one of them, or --particles."
-                    )
-            logs = conditional.log_probabilities(model.logits(part), model.forbidden, allowed)
-            if token is not None:
-                logs = logs.gather(1, token[begin : begin + len(part), None])[:, 0]
-            found.append(logs)
-            begin += len(part)
+        vectors, found = scorer.hidden_once(queries), list[Tensor]()
+        for part, _, logs, stuck in portions(vectors, self.conditional, scorer, partly):
+            if partly is not None and bool(stuck.any()):
+                raise InputError(
+                    "the constraints together left no token for a place, so that draws under "
+                    "them are not normalised: drop one of them, or --particles."
+                )
+            found.append(logs if token is None else logs.gather(1, token[part, None])[:, 0])
         return torch.cat(found)
 
     def _surest(

@@ -179,18 +179,6 @@ def with_leaves(kernel: Kernel, change: Callable[[Kernel], Kernel]) -> Kernel:
     return kernel.with_kernels(tuple(with_leaves(one, change) for one in kernel.kernels))
 
 
-# What is of a state, and not of the row that it is in.
-_STATE = (
-    "tokens", "lengths", "free", "region", "confidence", "ancestor", "part_values", "pass_cache",
-)  # fmt: skip
-
-
-def taken(chains: Chains, index: Int[Tensor, " chains"]) -> Chains:
-    """Let every row take over the state of another."""
-    rows = chains.rows(index, known=True)
-    return replace(chains, **{name: getattr(rows, name) for name in _STATE})
-
-
 def counted(chains: Chains, rows: Int[Tensor, " n"]) -> Chains:
     """Count a step of the chosen chains."""
     one = torch.ones_like(rows)
@@ -343,18 +331,16 @@ def _joined(infos: list[StepInfo], rows: Int[Tensor, " n"]) -> StepInfo:
     """
     if len(infos) == 1:
         return infos[0]
-    order = torch.cat([info.proposal.rows for info in infos]).argsort()
-    order = order[rows.argsort().argsort()]
-    nothing: dict[str, Any] = dict.fromkeys(("passed", "confidence", "resized", "evaluated"))
-    proposals = [replace(info.proposal, **nothing) for info in infos]
+    order = torch.cat([info.proposal.rows for info in infos]).argsort()[rows.argsort().argsort()]
 
     def join(values: Sequence[Any]) -> Any:
         first = values[0]
         if first is None:
             return None
         if is_dataclass(first):
-            record, names = type(values[0]), [field.name for field in fields(first)]
-            return record(**{name: join([getattr(one, name) for one in values]) for name in names})
+            names = [field.name for field in fields(first)]
+            joined = {name: join([getattr(one, name) for one in values]) for name in names}
+            return replace(first, **joined)
         if first.dim() == 2:  # parts may have different numbers of tests
             empty = torch.nan if first.is_floating_point() else 0
             widest = max(value.shape[1] for value in values)
@@ -362,9 +348,11 @@ def _joined(infos: list[StepInfo], rows: Int[Tensor, " n"]) -> StepInfo:
             values = [pad(one, (0, widest - one.shape[1]), value=empty) for one in values]
         return torch.cat(list(values))[order]
 
-    pairs = zip(infos, proposals, strict=True)
-    joined: StepInfo = join([replace(info, proposal=proposal) for info, proposal in pairs])
-    return joined
+    nothing: dict[str, Any] = dict.fromkeys(("passed", "confidence", "resized", "evaluated"))
+    whole: StepInfo = join(
+        [replace(info, proposal=replace(info.proposal, **nothing)) for info in infos]
+    )
+    return whole
 
 
 def energies_of(kernel: Kernel) -> list[Energy]:

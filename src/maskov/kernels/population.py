@@ -50,7 +50,6 @@ from maskov.kernels.base import (
     Target,
     counted,
     leaves,
-    taken,
     with_leaves,
     with_tokens,
 )
@@ -59,8 +58,6 @@ from maskov.models.scorer import Scorer
 from maskov.moves import MaskedConditional, Move
 from maskov.random import Purpose, Rng
 from maskov.types import Chains, Float, Int, PartValues, Proposal, StepInfo, Tensor
-
-LEAST_PARTICLES = 2
 
 
 @dataclass(frozen=True)
@@ -207,7 +204,7 @@ class Population(Composite):
                 "mixture of it, with one energy.",
             ),
             (
-                self.particles < LEAST_PARTICLES,
+                self.particles < 2,
                 f"a population has 2 particles or more, not {self.particles}.",
             ),
             (
@@ -277,9 +274,12 @@ class Population(Composite):
         weight = self.log_weights(chains, self.share(self.epoch - 1), self.share(self.epoch))
         first = slice(None, None, self.particles)
         uniform = rng.uniform(chains.chain[first], chains.step[first], Purpose.RESAMPLE)
-        index = systematic(weight.view(-1, self.particles), uniform)
-        chains = taken(replace(chains, log_weight=weight), index.flatten())
-        return self._moving.begin(chains, rng)
+        index = systematic(weight.view(-1, self.particles), uniform).flatten()
+        # A copy has the number of its row, and the random numbers of that.
+        copies = replace(
+            chains.rows(index, known=True), chain=chains.chain, step=chains.step, log_weight=weight
+        )
+        return self._moving.begin(copies, rng)
 
     def log_weights(self, chains: Chains, one: float, other: float) -> Float[Tensor, " chains"]:
         """Return the log of the weights between two points of the path."""

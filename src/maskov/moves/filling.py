@@ -300,7 +300,7 @@ def draw(
     `filling` is what constraints are asked about, if there are some.
     """
     columns: list[tuple[Tensor, ...]] = []
-    for part, logits, log_q, stuck in _portions(hidden, conditional, scorer, filling):
+    for part, logits, log_q, stuck in portions(hidden, conditional, scorer, filling):
         new = choose(log_q.exp(), part)
         forward = log_q.gather(1, new[:, None]).squeeze(1)
         score = logits.gather(1, new[:, None]).squeeze(1).double()
@@ -319,12 +319,12 @@ def log_q_of(
     """Return log q of given tokens at masked positions; `filling` is that of `draw`."""
     columns = [
         _gathered(log_q, tokens[part]).masked_fill(stuck, -torch.inf)
-        for part, _, log_q, stuck in _portions(hidden, conditional, scorer, filling)
+        for part, _, log_q, stuck in portions(hidden, conditional, scorer, filling)
     ]
     return torch.cat(columns)
 
 
-def _portions(
+def portions(
     hidden: Float[Tensor, "masked hidden"],
     conditional: MaskedConditional,
     scorer: Scorer,
