@@ -24,7 +24,7 @@ from maskov.errors import InputError, MaskovError, TooLongError, refuse
 from maskov.models.base import MaskedModel
 from maskov.models.scorer import is_out_of_memory
 from maskov.parts import is_built_in, part_text
-from maskov.types import Float, Int, Sequences, Tensor
+from maskov.types import Batch, Float, Int, Sequences, Tensor
 
 # What may stand for an energy: numbers for texts.
 TextFunction = Callable[[list[str]], Sequence[float]]
@@ -225,7 +225,7 @@ def grouped(energy: Energy, groups: int) -> Energy | None:
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class Evaluation(Batch):
     """The value of an energy, what it remembers of each sequence, and the passes that it took."""
 
     value: Float[Tensor, " n"]

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from maskov.constraints.base import per_model
 from maskov.energies.base import Energy, contents
 from maskov.errors import InputError, ModelError, TooLongError, refuse
 from maskov.models.base import MaskedModel, coarse
@@ -26,6 +27,12 @@ from maskov.parts import quoted
 from maskov.random import Purpose, Rng
 from maskov.shipped import folder_of, source_of
 from maskov.types import Float, Int, Sequences, Tensor, inside, padded
+
+
+@per_model
+def same_tokens(model: MaskedModel, tokenizer: Any) -> bool:
+    """Whether a masked model, which has a tokenizer, has the tokens of another one."""
+    return bool(model.tokenizer.get_vocab() == tokenizer.get_vocab())  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True)
@@ -63,7 +70,6 @@ class NetworkEnergy(Energy):
         self.name = self._loading.find(name)
         folder = folder_of(self.name) if self.kind is None else source_of(self.name, self.kind)
         self._source = str(folder or self.name)
-        self._shared: tuple[MaskedModel, bool] | None = None
 
     @cached_property
     def _loaded(self) -> tuple[Any, Any]:
@@ -139,13 +145,7 @@ class NetworkEnergy(Energy):
 
     def shares_vocabulary(self, model: MaskedModel) -> bool:
         """Whether a masked model has the same tokens."""
-        if self._shared is None or self._shared[0] is not model:
-            same = (
-                isinstance(model, HuggingFaceModel)
-                and model.tokenizer.get_vocab() == self.tokenizer.get_vocab()
-            )
-            self._shared = (model, same)
-        return self._shared[1]
+        return isinstance(model, HuggingFaceModel) and same_tokens(model, self.tokenizer)
 
     def models(self) -> dict[str, str]:
         """Name the network and its fingerprint."""

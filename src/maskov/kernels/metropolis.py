@@ -41,7 +41,6 @@ from maskov.types import (
     PartValues,
     PassCache,
     Proposal,
-    ProposalPasses,
     Sequences,
     StepInfo,
     Tensor,
@@ -350,8 +349,8 @@ class ProposalScores:
         self._plan, self._energy = kernel.plan, kernel.energy
         rows = proposal.rows
         assert chains.part_values is not None
-        known = chains.part_values.rows(rows)
-        self.energy_old = known.energy
+        self._known = chains.part_values.rows(rows)
+        self.energy_old = self._known.energy
         # Those of proposals that nothing tests are the chains' own.
         self.energy_new = torch.where(proposal.novel, torch.nan, self.energy_old)
         self.passes = torch.zeros_like(rows)
@@ -359,7 +358,7 @@ class ProposalScores:
         self.calls = rows.new_zeros((len(rows), len(self._plan.others)))
         self.pass_cache: PassCache | None = None
         # Those of the proposals are right up to where the tests are.
-        self._old, self.values = known.values, known.values.clone()
+        self.values = self._known.values.clone()
         self._missing = torch.zeros_like(proposal.changed)
         if self._energy.needs_passes and chains.pass_cache is not None and proposal.novel.any():
             self._begin_passes(chains.pass_cache.rows(rows))
@@ -378,22 +377,17 @@ class ProposalScores:
             known = replace(known, logit=known.logit.index_put((row, place), score.double()))
         held = inside(proposal.lengths, proposal.tokens.shape[1])
         missing = held & ~still & proposal.novel[:, None]
-        if proposal.passed is not None and proposal.passed.groups == groups:
-            known, missing = self._with_passed(known, missing, proposal.passed)
+        passed = proposal.passed
+        if passed is not None and passed.groups == groups:
+            # Proposing has run some of those that are missing.
+            wanted = missing[passed.row, passed.place]
+            row, place, hidden = passed.row[wanted], passed.place[wanted], passed.hidden[wanted]
+            if row.numel():
+                tokens = proposal.tokens[row, place]
+                scores = scorer.scores(hidden, tokens, self._energy.needs_normaliser)
+                known = known.put_at(row, place, hidden, *scores)
+                missing = missing.index_put((row, place), torch.zeros_like(wanted[wanted]))
         self.pass_cache, self._missing = known, missing
-
-    def _with_passed(
-        self, known: PassCache, missing: Bool[Tensor, "n length"], passed: ProposalPasses
-    ) -> tuple[PassCache, Bool[Tensor, "n length"]]:
-        """Add the passes that proposing has run, where they are still missing."""
-        wanted = missing[passed.row, passed.place]
-        row, place, hidden = passed.row[wanted], passed.place[wanted], passed.hidden[wanted]
-        if not row.numel():
-            return known, missing
-        tokens = self._proposal.tokens[row, place]
-        scores = self._scorer.scores(hidden, tokens, self._energy.needs_normaliser)
-        known = known.put_at(row, place, hidden, *scores)
-        return known, missing.index_put((row, place), torch.zeros_like(wanted[wanted]))
 
     def energy_drop(self, number: int, index: Int[Tensor, " n"]) -> Float[Tensor, " n"]:
         """Return by how much the energy falls, from what stage `number` knows."""
@@ -414,7 +408,7 @@ class ProposalScores:
             self._run_passes(stage, index)
         if number == len(self._plan.stages) - 1:
             return self._whole_drop(index)
-        known = self._plan.other_drop(stage, self._old[index], self.values[index])
+        known = self._plan.other_drop(stage, self._known.values[index], self.values[index])
         return self._masked_drop(stage, index) + known
 
     def _evaluate(self, energy: Ordered, column: int, index: Tensor) -> None:
@@ -422,18 +416,15 @@ class ProposalScores:
         proposal, memory = self._proposal, self._plan.memory(energy, self._proposal.tokens.shape[1])
         if proposal.evaluated is not None and energy.is_part(proposal.evaluated[0]):
             # Its passes are among those of proposing.
-            found = proposal.evaluated[1]
-            self.values[index, column] = found.value[index]
-            self.values[index, memory] = found.cells[index]
-            return
-        changed = proposal.changed[index]
-        if proposal.resized is not None:  # nothing is where it was
-            changed = torch.ones_like(changed)
-        known = self._old[index, memory]
-        found = energy.evaluate(self._scorer, self._sequences(index), known, changed)
+            found = proposal.evaluated[1].rows(index)
+        else:
+            known, changed = self._known.values[index, memory], proposal.changed[index]
+            if proposal.resized is not None:  # nothing is where it was
+                changed = torch.ones_like(changed)
+            found = energy.evaluate(self._scorer, self._sequences(index), known, changed)
+            self.passes = self.passes.index_add(0, index, found.passes)
         self.values[index, column] = found.value
         self.values[index, memory] = found.cells
-        self.passes = self.passes.index_add(0, index, found.passes)
 
     def _sequences(self, index: Tensor) -> Sequences:
         proposal, chains = self._proposal, self._chains
@@ -504,4 +495,4 @@ class ProposalScores:
         energy = self._energy.total(values)
         self._scorer.track_nan(energy)
         self.energy_new = self.energy_new.index_copy(0, index, energy)
-        return self._energy.total(self._old[index] - values)
+        return self._energy.total(self._known.values[index] - values)

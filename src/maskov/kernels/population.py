@@ -41,7 +41,7 @@ from itertools import pairwise
 
 import torch
 
-from maskov.energies.base import Sum
+from maskov.energies.base import Evaluation, Sum
 from maskov.energies.ordered import Ordered
 from maskov.errors import InputError, refuse
 from maskov.kernels.base import (
@@ -58,6 +58,27 @@ from maskov.models.scorer import Scorer
 from maskov.moves import MaskedConditional, Move
 from maskov.random import Purpose, Rng
 from maskov.types import Chains, Float, Int, PartValues, Proposal, StepInfo, Tensor
+
+
+def _drawn(
+    start: Ordered, chains: Chains, rows: Int[Tensor, " n"], scorer: Scorer, rng: Rng
+) -> tuple[Proposal, Evaluation]:
+    """Draw a sequence for each of some chains, and find its energy; the way back is unknown."""
+    before = chains.sequences.rows(rows)
+    chain, step = chains.chain[rows], chains.step[rows]
+    tokens, found = start.drawn(scorer, before, chain, step, rng)
+    proposal = Proposal(
+        rows=rows,
+        before=before.tokens,
+        tokens=tokens,
+        lengths=before.lengths,
+        masked=before.scored,
+        log_q_forward=-found.value,
+        log_q_reverse=torch.full_like(found.value, torch.nan),
+        passes=found.passes,
+        evaluated=(start, found),
+    )
+    return proposal, found
 
 
 @dataclass(frozen=True)
@@ -82,21 +103,9 @@ class Redraw(Move):
         self, chains: Chains, rows: Int[Tensor, " n"], scorer: Scorer, rng: Rng
     ) -> Proposal:
         """Draw a sequence for each chain."""
-        before = chains.sequences.rows(rows)
-        chain, step = chains.chain[rows], chains.step[rows]
-        tokens, found = self.start.drawn(scorer, before, chain, step, rng)
+        proposal, _ = _drawn(self.start, chains, rows, scorer, rng)
         old, passes = self._old(chains, rows, scorer)
-        return Proposal(
-            rows=rows,
-            before=before.tokens,
-            tokens=tokens,
-            lengths=before.lengths,
-            masked=before.scored,
-            log_q_forward=-found.value,
-            log_q_reverse=-old,
-            passes=found.passes + passes,
-            evaluated=(self.start, found),
-        )
+        return replace(proposal, log_q_reverse=-old, passes=proposal.passes + passes)
 
     def _old(
         self, chains: Chains, rows: Int[Tensor, " n"], scorer: Scorer
@@ -135,20 +144,8 @@ class Draws(Kernel):
         self, chains: Chains, rows: Int[Tensor, " n"], scorer: Scorer, rng: Rng
     ) -> tuple[Chains, StepInfo]:
         """Draw all free positions of the chosen chains."""
-        before = chains.sequences.rows(rows)
-        chain, step = chains.chain[rows], chains.step[rows]
-        tokens, found = self.energy.drawn(scorer, before, chain, step, rng)
-        value, unknown = found.value, torch.full_like(found.value, torch.nan)
-        proposal = Proposal(
-            rows=rows,
-            before=before.tokens,
-            tokens=tokens,
-            lengths=before.lengths,
-            masked=before.scored,
-            log_q_forward=-value,
-            log_q_reverse=unknown,
-            passes=found.passes,
-        )
+        proposal, found = _drawn(self.energy, chains, rows, scorer, rng)
+        value, unknown = found.value, proposal.log_q_reverse
         everything = torch.ones_like(rows, dtype=torch.bool)
         info = StepInfo(
             proposal=proposal,
@@ -223,11 +220,6 @@ class Population(Composite):
         """The distribution at the end of the path."""
         return self.kernel.target
 
-    @property
-    def kernels(self) -> tuple[Kernel, ...]:  # type: ignore[override]
-        """The kernel that moves particles at this point of the path."""
-        return (self._moving,)
-
     def bridge(self, share: float) -> Sum:
         """Return the energy of a point of the path; its parts are the same all along.
 
@@ -249,14 +241,15 @@ class Population(Composite):
         return 0.0 if epoch < 0 else self.path[min(epoch, len(self.path) - 1)] if self.path else 1.0
 
     @cached_property
-    def _moving(self) -> Kernel:
+    def kernels(self) -> tuple[Kernel, ...]:  # type: ignore[override]
+        """The kernel that moves particles at this point of the path."""
         energy = self.bridge(self.share(self.epoch))
 
         def changed(leaf: Kernel) -> Kernel:
             assert isinstance(leaf, Metropolis)
             return replace(leaf.with_energy(energy), target_temperature=1.0)
 
-        return with_leaves(self.kernel, changed)
+        return (with_leaves(self.kernel, changed),)
 
     def at(self, epoch: int, temperature: float | None, block: int | None) -> Population:
         """Return the kernel at a point of the path."""
@@ -279,7 +272,7 @@ class Population(Composite):
         copies = replace(
             chains.rows(index, known=True), chain=chains.chain, step=chains.step, log_weight=weight
         )
-        return self._moving.begin(copies, rng)
+        return super().begin(copies, rng)
 
     def log_weights(self, chains: Chains, one: float, other: float) -> Float[Tensor, " chains"]:
         """Return the log of the weights between two points of the path."""

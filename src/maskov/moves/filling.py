@@ -212,8 +212,6 @@ class Filling:
 
     def _closes_badly(self) -> Bool[Tensor, " n"]:
         """Return where a deletion, which fills nothing, leaves what breaks a constraint."""
-        if not self._conditional.constraints:
-            return self._stuck
         reference = self._chains.reference[self._rows]
         sequences = Sequences(self._new.tokens, self._new.lengths, reference=reference)
         possible = self._conditional.possible(sequences, self._scorer.model)
