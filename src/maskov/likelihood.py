@@ -443,9 +443,10 @@ def _populations(
         weights.append(chains.log_weight.cpu().numpy())
         scorer.check()
     last = kernel.energy.total(chains.part_values.values)  # type: ignore[union-attr]
-    summary = PopulationSummary.of(
-        np.stack(weights), chains.ancestor.cpu().numpy(), last.cpu().numpy(), plan.particles,
-        moves=kernel.moves * len(kernel.path), positions=group[0],
+    cut = (plan.populations, plan.particles)
+    summary = PopulationSummary(
+        np.stack(weights).reshape(-1, *cut), chains.ancestor.cpu().numpy().reshape(cut),
+        last.cpu().numpy().reshape(cut), moves=kernel.moves * len(kernel.path), positions=group[0],
     )  # fmt: skip
     return summary, (scorer.passes - before) / count
 

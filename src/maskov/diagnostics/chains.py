@@ -87,9 +87,7 @@ def to_arviz(manifest: Manifest, traces: Traces, *, warmup: bool = False) -> Any
 
     kept = kept_epochs(manifest, traces)
     lengths = chain_lengths(manifest, traces)
-    parts = {"": kept}
-    if warmup:
-        parts["warmup_"] = slice(0, kept.start)
+    parts = {"": kept} | ({"warmup_": slice(0, kept.start)} if warmup else {})
     data: dict[str, dict[str, Any]] = {}
     for prefix, epochs in parts.items():
         chains = {name: values[epochs].swapaxes(0, 1) for name, values in traces.items()}

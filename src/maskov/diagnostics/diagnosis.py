@@ -303,11 +303,13 @@ def expert_figures(
     manifest: Manifest, traces: Traces, kept: slice, groups: Sequence[Group]
 ) -> list[ExpertFigures]:
     """Return the figures of each expert, in the order of the energy; none without experts."""
-    weights, found = manifest.expert_weights, []
-    for column, name in enumerate(manifest.experts):
-        calls = traces["expert_calls"][: kept.stop, :, column]
-        figures = energy_figures(traces["expert_energy"][kept, :, column], groups)
-        weight = weights[column] if column < len(weights) else None
-        share = _share(calls, traces["steps"][: kept.stop])
-        found.append(ExpertFigures(name, weight, share, figures))
-    return found
+    weights = [*manifest.expert_weights, *[None] * len(manifest.experts)]
+    return [
+        ExpertFigures(
+            name,
+            weight,
+            _share(traces["expert_calls"][: kept.stop, :, column], traces["steps"][: kept.stop]),
+            energy_figures(traces["expert_energy"][kept, :, column], groups),
+        )
+        for column, (name, weight) in enumerate(zip(manifest.experts, weights, strict=False))
+    ]

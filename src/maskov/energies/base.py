@@ -116,9 +116,11 @@ class Energy(ABC):
 
     def same_as(self, other: Energy | None) -> bool:
         """Whether both are one function: the same parts with the same weights."""
-        if other is None or not self.has_parts_of(other):
-            return False
-        return [weight for weight, _ in self.parts] == [weight for weight, _ in other.parts]
+        return (
+            other is not None
+            and self.has_parts_of(other)
+            and [weight for weight, _ in self.parts] == [weight for weight, _ in other.parts]
+        )
 
     def is_part(self, other: Energy) -> bool:
         """Whether two parts are one: the same object, or built-in ones with the same arguments."""
@@ -309,10 +311,9 @@ def evaluated(
         raise InputError(f"the energy '{energy}' failed ({reason[:200].rstrip(': ')}).") from error
     count = len(sequences.lengths)
     if not isinstance(values, Tensor) or values.shape != (count,):
-        shape = tuple(getattr(values, "shape", ()))
         raise InputError(
             f"the energy '{energy}' must return one number for each of {count} sequences, not "
-            f"{type(values).__name__} of shape {shape}."
+            f"{type(values).__name__} of shape {tuple(getattr(values, 'shape', ()))}."
         )
     if bool(values.isnan().any()):
         raise InputError(f"the energy '{energy}' is not a number (NaN) for some sequence.")

@@ -79,10 +79,11 @@ class Length(Energy):
     cost = 0.0
 
     def __post_init__(self) -> None:
-        numbers = (self.mean, self.sd)
         refuse(
             (
-                not all(type(one) in (int, float) and 0 < one < math.inf for one in numbers),
+                not all(
+                    type(one) in (int, float) and 0 < one < math.inf for one in (self.mean, self.sd)
+                ),
                 "length takes numbers above 0, as in length(12, sd=2).",
             ),
         )

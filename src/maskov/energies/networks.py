@@ -140,8 +140,7 @@ class NetworkEnergy(Energy):
         self._batcher.each(lengths.cpu(), work)
         values = torch.cat(found)
         refuse_nan(values, self.name)
-        place = torch.cat(order).argsort()
-        return values[place[which]]
+        return values[torch.cat(order).argsort()[which]]
 
     def shares_vocabulary(self, model: MaskedModel) -> bool:
         """Whether a masked model has the same tokens."""
@@ -197,13 +196,11 @@ class Classifier(NetworkEnergy):
 
     def __call__(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
         """Classify the sequences."""
-        index = self._index
-
-        def read(answer: Any, attention: Tensor) -> Tensor:
-            found: Tensor = -answer.logits.double().log_softmax(1)[:, index]
-            return found
-
-        return self.run(self.read(model, sequences), read).to(sequences.tokens.device)
+        index, encoded = self._index, self.read(model, sequences)
+        found = self.run(
+            encoded, lambda answer, _: -answer.logits.double().log_softmax(1)[:, index]
+        )
+        return found.to(sequences.tokens.device)
 
     def _inputs(self) -> dict[str, Any]:
         """Return the labels; refuse a label that the classifier has not."""
@@ -430,5 +427,4 @@ def references(sequences: Sequences, energy: object) -> Sequences:
             f"the energy '{energy}' compares with the text that a chain started from: give texts "
             "to start from (--start-text)."
         )
-    known = table >= 0
-    return Sequences(table.clamp(min=0), known.sum(1))
+    return Sequences(table.clamp(min=0), (table >= 0).sum(1))

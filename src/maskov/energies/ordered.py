@@ -137,8 +137,8 @@ class Ordered(Energy):
         width = sequences.tokens.shape[1]
         found, passes = list[Tensor](), torch.zeros_like(sequences.lengths)
         for number in range(self.orders):
-            rank = self._rank(sequences, number)
             before = None if known is None else known[:, number * width : (number + 1) * width]
+            rank = self._rank(sequences, number)
             terms, spent = self._terms(scorer, sequences, rank, before, changed)
             found.append(terms)
             passes = passes + spent
@@ -205,8 +205,7 @@ class Ordered(Energy):
         if self.order == "right-to-left":
             key = -key
         # Equal keys, those of one group, have one rank.
-        value = torch.where(free, key, torch.inf)
-        sorted_, place = value.sort(dim=1)
+        sorted_, place = torch.where(free, key, torch.inf).sort(dim=1)
         new = torch.cat([torch.zeros_like(free[:, :1]), sorted_[:, 1:] != sorted_[:, :-1]], dim=1)
         return torch.zeros_like(place).scatter(1, place, new.cumsum(1)).masked_fill(~free, _GIVEN)
 
@@ -217,8 +216,7 @@ class Ordered(Energy):
             return position.double()
         size = size[:, None].expand(position.shape).flatten()
         rng, which = CounterRng(self.seed), torch.full_like(size, number)
-        drawn = rng.uniform(which, size, Purpose.ORDER, position.flatten())
-        return drawn.view(position.shape)
+        return rng.uniform(which, size, Purpose.ORDER, position.flatten()).view(position.shape)
 
     def _terms(
         self,
@@ -235,8 +233,7 @@ class Ordered(Energy):
         terms = torch.zeros(rank.shape, dtype=torch.float64, device=rank.device)
         if known is not None:
             terms = torch.where(scored & ~again, known, terms)
-        last = rank.amax(1)
-        passes = (last - first + 1).clamp(min=0)
+        passes = (rank.amax(1) - first + 1).clamp(min=0)
         row = torch.arange(len(rank), device=rank.device).repeat_interleave(passes)
         if not row.numel():
             return terms, passes
@@ -344,10 +341,10 @@ class Ordered(Energy):
             rank = torch.where(stays, old, rank)
             terms = torch.where(stays, known[:, :width], terms)
 
-        def choose(logs: Tensor, row: Tensor, place: Tensor) -> Tensor:
-            return sequences.tokens[row, place]
-
-        _, passes = self._reveal(scorer, sequences, rank == _LATER, rank, terms, choose)
+        _, passes = self._reveal(
+            scorer, sequences, rank == _LATER, rank, terms,
+            lambda logs, row, place: sequences.tokens[row, place],
+        )  # fmt: skip
         return Evaluation(terms.sum(1), torch.cat([terms, rank.double()], dim=1), passes)
 
     def is_part(self, other: Energy) -> bool:

@@ -49,8 +49,9 @@ class OtherModel(Energy):
     def __call__(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
         """Run the other model's masked passes."""
         check_lengths(sequences.lengths.tolist(), self._scorer.model.max_length, self.name)
-        tokens = self._translated(model, sequences)
-        plain = replace(sequences, tokens=tokens, pass_cache=None, reference=None)
+        plain = replace(
+            sequences, tokens=self._translated(model, sequences), pass_cache=None, reference=None
+        )
         cache = self._scorer.cache(plain, self.energy.normalised, groups=self.energy.groups)
         values = self.energy(self._scorer.model, replace(plain, pass_cache=cache))
         self._scorer.check()
@@ -61,8 +62,7 @@ class OtherModel(Energy):
         numbers = _numbers(self._scorer.model, model, self.name)
         found = numbers[sequences.tokens].masked_fill(~sequences.inside, 0)
         if bool((found < 0).any()):
-            token = int(sequences.tokens[found < 0][0])
-            (spelled,) = model.token_strings([token])
+            (spelled,) = model.token_strings(sequences.tokens[found < 0][:1].tolist())
             raise InputError(f"'{self.name}' has no token '{spelled}', so it cannot score it.")
         return found
 
@@ -130,16 +130,17 @@ class AutoregressiveTranslation(Energy):
         sources, reader = self._read(model), self._model
         if sequences.source is None:
             raise no_sources(self, model)
-        given = (sequences.source, sequences.tokens, sequences.lengths)
-        source, tokens, lengths = (one.to(reader.device) for one in given)
+        source, tokens, lengths = (
+            one.to(reader.device) for one in (sequences.source, sequences.tokens, sequences.lengths)
+        )
         # What is too long is read in part, and is impossible whatever that gives.
         kept = lengths.clamp(max=reader.max_length)
         with coarse(isinstance(model, ConditionalModel) and model.coarse_products):
             found = reader.token_terms(sources, source, tokens[:, : reader.max_length], kept)
         refuse_nan(found, self.name)
         last = kept[:, None]
-        end = found.gather(1, last)
-        terms = found.scatter(1, last, 0.0)[:, :-1].scatter_add(1, last - 1, end)
+        ends = found.gather(1, last)
+        terms = found.scatter(1, last, 0.0)[:, :-1].scatter_add(1, last - 1, ends)
         terms[:, 0] = terms[:, 0].masked_fill(lengths > reader.max_length, torch.inf)
         padded = torch.nn.functional.pad(terms, (0, tokens.shape[1] - terms.shape[1]))
         return padded.to(sequences.tokens.device)

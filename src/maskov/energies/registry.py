@@ -102,7 +102,16 @@ def _named(term: str, causal: str | None, text: str, loading: Loading, trust_par
         name = model[1] or causal
         if name is None:
             raise InputError("'autoregressive' needs a causal LM: write autoregressive(MODEL).")
-        return _causal(loading.find(name), loading)
+        name = loading.find(name)
+        if translation_folder(name) is not None:
+            return AutoregressiveTranslation(name, loading)
+        return Autoregressive(
+            name,
+            loading.device,
+            trust_remote_code=loading.trust_remote_code,
+            budget=loading.budget,
+            allow_download=loading.allow_download,
+        )
     try:
         name, arguments, options = parse_call(term)
     except InputError:
@@ -124,19 +133,6 @@ def _named(term: str, causal: str | None, text: str, loading: Loading, trust_par
             f"'{term.strip()}' has arguments that '{name}' does not take; `maskov sample --help` "
             "and docs/how-to/rewrite.md show how it is written."
         ) from None
-
-
-def _causal(name: str, loading: Loading) -> Energy:
-    """Return −log p under a causal LM or, if the folder holds one, a translation model."""
-    if translation_folder(name) is not None:
-        return AutoregressiveTranslation(name, loading)
-    return Autoregressive(
-        name,
-        loading.device,
-        trust_remote_code=loading.trust_remote_code,
-        budget=loading.budget,
-        allow_download=loading.allow_download,
-    )
 
 
 def _masked(

@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 import torch
+from torch.nn.functional import pad
 
 from maskov.config import Schedule
 from maskov.energies.base import Energy
@@ -32,9 +33,11 @@ class Target:
 
     def same_as(self, other: Target | None) -> bool:
         """Whether both are one distribution, by the objects they are made of."""
-        if other is None or self.temperature != other.temperature:
-            return False
-        return self.energy.same_as(other.energy)
+        return (
+            other is not None
+            and self.temperature == other.temperature
+            and self.energy.same_as(other.energy)
+        )
 
 
 class Kernel(ABC):
@@ -101,7 +104,7 @@ class Kernel(ABC):
 
     def with_kernels(self, kernels: tuple[Kernel, ...]) -> Kernel:
         """Return this kernel made of other ones, as many as it has."""
-        return self
+        return replace(self, kernels=kernels)  # type: ignore[type-var]
 
 
 class Composite(Kernel):
@@ -134,11 +137,6 @@ class Composite(Kernel):
     def conditional(self) -> MaskedConditional:  # type: ignore[override]
         """That of the first part."""
         return self.kernels[0].conditional
-
-    @property
-    def reaches_everything(self) -> bool:  # type: ignore[override]
-        """Whether some part does."""
-        return any(kernel.reaches_everything for kernel in self.kernels)
 
     def init(self, chains: Chains, scorer: Scorer) -> Chains:
         """Prepare the first part."""
@@ -220,29 +218,21 @@ class BurnIn(Composite):
     """A kernel that runs take through the `epochs` of burn-in with `first` as its target.
 
     A schedule names that energy (`Schedule.burn_in_energy`). After burn-in, and in all that it says
-    of itself, it is `kernel`.
+    of itself, it is the only one of its `kernels`.
     """
 
-    kernel: Kernel
     first: Energy
     epochs: int
-
-    @property
-    def kernels(self) -> tuple[Kernel, ...]:  # type: ignore[override]
-        """The kernel after burn-in."""
-        return (self.kernel,)
-
-    def with_kernels(self, kernels: tuple[Kernel, ...]) -> Kernel:
-        """Return a burn-in of another kernel."""
-        return replace(self, kernel=kernels[0])
+    kernels: tuple[Kernel, ...]
 
     def at(self, epoch: int, temperature: float | None, block: int | None) -> Kernel:
         """Return the kernel of one epoch, with the energy that it has there."""
-        kernel = self.kernel.with_energy(self.first) if epoch < self.epochs else self.kernel
-        return kernel.at(epoch, temperature, block)
+        (kernel,) = self.kernels
+        now = kernel.with_energy(self.first) if epoch < self.epochs else kernel
+        return now.at(epoch, temperature, block)
 
     def __str__(self) -> str:
-        return str(self.kernel)
+        return str(self.kernels[0])
 
 
 @dataclass(frozen=True)
@@ -275,10 +265,6 @@ class Mixture(Composite):
                 "the weights of a mixture must be above 0.",
             ),
         )
-
-    def with_kernels(self, kernels: tuple[Kernel, ...]) -> Kernel:
-        """Return the composition of other parts."""
-        return replace(self, kernels=kernels)
 
     def at(self, epoch: int, temperature: float | None, block: int | None) -> Kernel:
         """Let every part follow the schedule."""
@@ -340,11 +326,10 @@ def _joined(infos: list[StepInfo], rows: Int[Tensor, " n"]) -> StepInfo:
         if is_dataclass(first):
             names = [field.name for field in fields(first)]
             joined = {name: join([getattr(one, name) for one in values]) for name in names}
-            return replace(first, **joined)
+            return type(values[0])(**joined)
         if first.dim() == 2:  # parts may have different numbers of tests
             empty = torch.nan if first.is_floating_point() else 0
             widest = max(value.shape[1] for value in values)
-            pad = torch.nn.functional.pad
             values = [pad(one, (0, widest - one.shape[1]), value=empty) for one in values]
         return torch.cat(list(values))[order]
 
@@ -376,10 +361,7 @@ def epoch(
     if not bool(chains.epoch_step.any()):
         chains = kernel.begin(chains, rng)
     steps = kernel.steps(chains)
-    while True:
-        rows = (chains.epoch_step < steps).nonzero().flatten()
-        if not rows.numel():
-            return
+    while (rows := (chains.epoch_step < steps).nonzero().flatten()).numel():
         chains, info = kernel.step(chains, rows, scorer, rng)
         yield chains, info
 

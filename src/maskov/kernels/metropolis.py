@@ -178,8 +178,8 @@ class Metropolis(MoveKernel):
         if self.delayed.nearest is None:
             # Passes of single positions justify an early test; of groups there are few.
             alone = self.energy.needs_passes and self.energy.groups is None
-            early = 2 if alone and self.move.local else 0
-            object.__setattr__(self, "delayed", DelayedAcceptance(early))
+            delayed = DelayedAcceptance(2 if alone and self.move.local else 0)
+            object.__setattr__(self, "delayed", delayed)
 
     @property
     def leaves_invariant(self) -> bool:
@@ -233,9 +233,8 @@ class Metropolis(MoveKernel):
     def _part_values(self, scorer: Scorer, sequences: Sequences) -> Float[Tensor, "chains parts"]:
         """Evaluate every part of the energy and every early stage of one."""
         scorer.forget()
-        width = sequences.tokens.shape[1]
-        columns = self.plan.columns(width)
-        values = sequences.lengths.new_zeros((len(sequences.lengths), columns)).double()
+        count, width = sequences.tokens.shape
+        values = sequences.lengths.new_zeros((count, self.plan.columns(width))).double()
         for column, (_, part) in enumerate(self.energy.parts):
             if isinstance(part, MaskedEnergy):
                 values[:, column] = part(scorer.model, sequences)
@@ -263,8 +262,9 @@ class Metropolis(MoveKernel):
         self, chains: Chains, proposal: Proposal, energy_drop: Tensor
     ) -> Float[Tensor, " n"]:
         """Return the log of the Metropolis-Hastings ratio, given by how much the energy falls."""
-        log_q = proposal.log_q_forward, proposal.log_q_reverse
-        return log_ratio(energy_drop, *log_q, self.target_temperature)
+        return log_ratio(
+            energy_drop, proposal.log_q_forward, proposal.log_q_reverse, self.target_temperature
+        )
 
     def step(
         self, chains: Chains, rows: Int[Tensor, " n"], scorer: Scorer, rng: Rng
@@ -368,8 +368,7 @@ class ProposalScores:
         proposal, scorer, groups = self._proposal, self._scorer, self._energy.groups
         alike = proposal.lengths == self._chains.lengths[proposal.rows]
         still = unseen(proposal.changed, groups) & alike[:, None]
-        renewed = still & proposal.changed
-        row, place = renewed.nonzero(as_tuple=True)
+        row, place = (still & proposal.changed).nonzero(as_tuple=True)
         if row.numel():
             tokens = proposal.tokens[row, place]
             score = scorer.model.logit_of(known.hidden[row, place], tokens)
@@ -401,11 +400,11 @@ class ProposalScores:
             # What an expert cannot read is impossible, whatever the sign of its weight.
             weight = self._plan.others[part].weight
             too_long = math.copysign(math.inf, weight) if weight else 0.0
-            sequences = self._sequences(index)
-            found = evaluated(energy, self._scorer.model, sequences, too_long)
-            self.values[index, column] = found
-        if self._energy.needs_passes and stage.nearest != 0:
-            self._run_passes(stage, index)
+            self.values[index, column] = evaluated(
+                energy, self._scorer.model, self._sequences(index), too_long
+            )
+        if self.pass_cache is not None and stage.nearest != 0:
+            self._run_passes(self.pass_cache, stage, index)
         if number == len(self._plan.stages) - 1:
             return self._whole_drop(index)
         known = self._plan.other_drop(stage, self._known.values[index], self.values[index])
@@ -436,17 +435,15 @@ class ProposalScores:
             chains.reference[rows], free,
         )  # fmt: skip
 
-    def _run_passes(self, stage: Stage, index: Tensor) -> None:
+    def _run_passes(self, cache: PassCache, stage: Stage, index: Tensor) -> None:
         """Run the masked passes that a stage is the first to need."""
-        if self.pass_cache is None:
-            return
         energy, near = self._energy, self._near(stage, index)
         near = positions_of(groups_with(near, energy.groups), near.shape[1])
         needed = self._missing[index] & near
         found = self._scorer.cache(
             self._sequences(index), energy.needs_normaliser, needed, energy.groups
         )
-        self.pass_cache = self.pass_cache.put(index, found)
+        self.pass_cache = cache.put(index, found)
         self._missing = self._missing.index_copy(0, index, self._missing[index] & ~needed)
         run = groups_with(needed, energy.groups).sum(1)
         self.passes = self.passes.index_add(0, index, run)
@@ -482,8 +479,7 @@ class ProposalScores:
             return near_window(resized.start[index], resized.size[index], lengths, width, count)
         near = near_all(proposal.changed[index], lengths, count)
         # The groups that hold one of them are known as a whole.
-        whole = positions_of(groups_with(near, self._energy.groups), width)
-        return whole & inside(lengths, width)
+        return positions_of(groups_with(near, self._energy.groups), width) & inside(lengths, width)
 
     def _whole_drop(self, index: Tensor) -> Float[Tensor, " n"]:
         """Return by how much the energy falls, part by part: a large constant cancels nothing."""

@@ -163,9 +163,9 @@ class Draws(Kernel):
         known = chains.part_values or PartValues(
             self.energy, whole.to(values.device), whole[:, 0].to(values.device)
         )
-        after = with_tokens(chains, proposal, everything)
         known = known.put(rows, PartValues(self.energy, values, value))
-        return counted(replace(after, part_values=known), rows), info
+        after = replace(with_tokens(chains, proposal, everything), part_values=known)
+        return counted(after, rows), info
 
     def __str__(self) -> str:
         return f"draws({self.energy})"
@@ -287,8 +287,7 @@ class Population(Composite):
     def steps(self, chains: Chains) -> Int[Tensor, " chains"]:
         """Return the moves at a point; a particle without free positions makes none."""
         longer = chains.chain // self.particles % 2 == 1
-        moves = torch.where(longer, self.longer * self.moves, self.moves)
-        return moves * chains.free.any(1)
+        return torch.where(longer, self.longer * self.moves, self.moves) * chains.free.any(1)
 
     @property
     def even(self) -> Population:
@@ -315,9 +314,8 @@ def backward(kernel: Population) -> Population:
     target = kernel.target
     if target is None or not isinstance(target.energy, Ordered) or target.temperature != 1:
         raise InputError("only an ordered energy at T = 1 has draws to go back from.")
-    shares = reversed((0.0, *kernel.path[:-1]))
     moving = kernel.kernel.with_energy(kernel.start)
-    path = tuple(1 - share for share in shares)
+    path = tuple(1 - share for share in reversed((0.0, *kernel.path[:-1])))
     return replace(kernel, kernel=moving, start=target.energy, path=path)
 
 

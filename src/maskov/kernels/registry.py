@@ -146,8 +146,7 @@ def imported_parts(data: Any) -> list[str]:
         energy = data.get("text" if name == "energy" else "energy")
         if isinstance(energy, str):
             for term in split_outside(energy, "+"):
-                call = split_outside(term, "*")[-1].strip()
-                path = call.partition("(")[0]
+                path = split_outside(term, "*")[-1].strip().partition("(")[0]
                 own += [path] if is_import_path(path) else []
         return own + [path for value in data.values() for path in imported_parts(value)]
     if isinstance(data, list):
@@ -205,12 +204,7 @@ def kernel_name(kernel: Kernel) -> str:
     """Return the short name of a kernel: mh, gibbs, mask-predict, or what its class is called."""
     if isinstance(kernel, Population):
         return kernel_name(kernel.kernel)
-    move = getattr(kernel, "move", None)
-    if (
-        type(kernel) is Gibbs
-        and isinstance(move, Site)
-        and isinstance(move.positions, LowestConfidence)
-    ):
+    if type(kernel) is Gibbs and kernel.fills_blanks:
         return "mask-predict"
     if type(kernel) is Mixture and all(type(part) is Metropolis for part in kernel.kernels):
         return "mh"

@@ -225,8 +225,7 @@ def ranked(
     """Rank the chosen positions by their keys; the others have the rank `NEVER`."""
     order = keys.masked_fill(~chosen, torch.inf).argsort(dim=1, stable=True)
     place = torch.arange(order.shape[1], device=order.device).expand(order.shape)
-    rank = torch.empty_like(order).scatter(1, order, place)
-    return rank.masked_fill(~chosen, NEVER)
+    return torch.empty_like(order).scatter(1, order, place).masked_fill(~chosen, NEVER)
 
 
 def random_rank(
