@@ -73,9 +73,8 @@ class AvoidWords(Constraint):
 
     def check(self, model: MaskedModel, sequences: PartlyFilled, resizable: bool) -> None:
         """Refuse words that the model does not know, and to avoid every token."""
-        single = [spelling[0] for spelling in self._spellings(model) if len(spelling) == 1]
         left = ~model.forbidden.cpu()
-        left[single] = False
+        left[[spelling[0] for spelling in self._spellings(model) if len(spelling) == 1]] = False
         refuse(
             (
                 not left.any(),

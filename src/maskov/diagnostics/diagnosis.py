@@ -8,12 +8,14 @@ import numpy as np
 import numpy.typing as npt
 
 from maskov.config import Manifest
-from maskov.diagnostics.chains import Group, chain_groups, kept_epochs
 from maskov.diagnostics.convergence import (
     Convergence,
     Correlation,
     EnergyFigures,
+    Group,
+    chain_groups,
     energy_figures,
+    kept_epochs,
 )
 from maskov.diagnostics.populations import (
     PopulationFigures,
@@ -182,7 +184,7 @@ class Diagnosis:
     notes: list[str]
 
     def __str__(self) -> str:
-        notes = [f"note: {note}" for note in self.notes]
+        notes = (f"note: {note}" for note in self.notes)
         return "\n".join([*self.verdict.lines(), *map(str, self.tables()), *notes])
 
     def tables(self) -> list[Table]:

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from maskov.config import Manifest
-from maskov.diagnostics.chains import chain_templates
+from maskov.diagnostics.convergence import chain_templates
 from maskov.diagnostics.tokens import Names, Tokens
 from maskov.diagnostics.verdict import Verdict
 from maskov.types import Traces

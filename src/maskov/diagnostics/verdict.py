@@ -173,8 +173,7 @@ def shown(value: float | None, form: str = ".2f") -> str:
     """Return a number with a typographic minus sign, "infinite", or a dash where it is unknown."""
     if value is None or math.isnan(value):
         return "–"
-    text = "infinite" if value == math.inf else format(value, form)
-    return text.replace("-", "−")
+    return "infinite" if value == math.inf else format(value, form).replace("-", "−")
 
 
 def times_longer(r_hat: float | None, ess: float, needed: float) -> float:

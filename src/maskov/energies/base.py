@@ -302,10 +302,8 @@ def evaluated(
         if rows.numel():
             found[rows] = evaluated(energy, model, sequences.rows(rows)).to(found.device)
         return found
-    except MaskovError:
-        raise
     except Exception as error:
-        if is_out_of_memory(error):
+        if isinstance(error, MaskovError) or is_out_of_memory(error):
             raise
         reason = f"{type(error).__name__}: {error}".strip().partition("\n")[0]
         raise InputError(f"the energy '{energy}' failed ({reason[:200].rstrip(': ')}).") from error

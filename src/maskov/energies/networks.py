@@ -183,10 +183,11 @@ class Classifier(NetworkEnergy):
     def _index(self) -> int:
         """The number of the label."""
         names = [name.lower() for name in self._labels]
-        if isinstance(self.label, int):
-            place = self.label
-        else:
-            place = next((n for n, name in enumerate(names) if name == self.label.lower()), -1)
+        place = (
+            self.label
+            if isinstance(self.label, int)
+            else next((n for n, name in enumerate(names) if name == self.label.lower()), -1)
+        )
         if not 0 <= place < len(names):
             raise InputError(
                 f"'{self.name}' has no label '{self.label}'; it has {', '.join(self._labels)}, "

@@ -161,10 +161,11 @@ class Ordered(Energy):
         """
         scorer.forget()
         free = sequences.scored
-        if self.rule is None:
-            rank = self._drawn_rank(sequences, chain, step, rng)
-        else:
-            rank = torch.full_like(sequences.tokens, _LATER).masked_fill(~free, _GIVEN)
+        rank = (
+            self._drawn_rank(sequences, chain, step, rng)
+            if self.rule is None
+            else torch.full_like(sequences.tokens, _LATER).masked_fill(~free, _GIVEN)
+        )
 
         def choose(logs: Tensor, row: Tensor, place: Tensor) -> Tensor:
             return rng.categorical(logs.exp(), chain[row], step[row], Purpose.TOKEN, place)

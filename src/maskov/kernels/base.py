@@ -98,9 +98,9 @@ class Kernel(ABC):
             f"'{self}' cannot take another energy for its burn-in: drop --burn-in-energy."
         )
 
-    def forced(self) -> Kernel | None:
-        """Return this kernel accepting everything, for initialisation; None if it cannot."""
-        return None
+    def forced(self) -> Kernel:
+        """Return this kernel accepting everything, for initialisation."""
+        raise InputError(f"'{self}' cannot accept everything: drop --force-accept.")
 
     def with_kernels(self, kernels: tuple[Kernel, ...]) -> Kernel:
         """Return this kernel made of other ones, as many as it has."""
@@ -158,7 +158,7 @@ class Composite(Kernel):
         """Make a step of the first part."""
         return self.kernels[0].step(chains, rows, scorer, rng)
 
-    def forced(self) -> Kernel | None:
+    def forced(self) -> Kernel:
         """Accept everything, as the first part would."""
         return self.kernels[0].forced()
 
@@ -386,9 +386,4 @@ def kernel_at(kernel: Kernel, schedule: Schedule, epoch: int) -> Kernel:
         None if temperature is None else temperature.at(epoch),
         None if schedule.block is None else schedule.block_at(epoch),
     )
-    if epoch >= schedule.force_accept:
-        return now
-    forced = now.forced()
-    if forced is None:
-        raise InputError(f"'{kernel}' cannot accept everything: drop --force-accept.")
-    return forced
+    return now if epoch >= schedule.force_accept else now.forced()

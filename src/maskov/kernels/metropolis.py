@@ -407,8 +407,8 @@ class ProposalScores:
             self._run_passes(self.pass_cache, stage, index)
         if number == len(self._plan.stages) - 1:
             return self._whole_drop(index)
-        known = self._plan.other_drop(stage, self._known.values[index], self.values[index])
-        return self._masked_drop(stage, index) + known
+        others = self._plan.other_drop(stage, self._known.values[index], self.values[index])
+        return self._masked_drop(stage, index) + others
 
     def _evaluate(self, energy: Ordered, column: int, index: Tensor) -> None:
         """Evaluate an energy from what it remembers of the chains' own sequences."""

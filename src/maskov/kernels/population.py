@@ -294,8 +294,9 @@ class Population(Composite):
         """Populations that all make as many moves as these do on average."""
         return replace(self, moves=round(self.moves * (1 + self.longer) / 2), longer=1)
 
-    def forced(self) -> None:
-        """Return nothing: particles are weighed, so that moves must test."""
+    def forced(self) -> Kernel:
+        """Refuse: particles are weighed, so that moves must test."""
+        return Kernel.forced(self)
 
     def with_kernels(self, kernels: tuple[Kernel, ...]) -> Kernel:
         """Return a population that is moved by another kernel."""

@@ -128,8 +128,8 @@ class MaskedConditional:
 
         Each constraint is asked for itself.
         """
-        none = torch.zeros_like(sequences.tokens, dtype=torch.bool)
-        partly = self.filling(sequences, none, torch.zeros_like(sequences.lengths), model)
+        filled = torch.zeros_like(sequences.tokens, dtype=torch.bool)
+        partly = self.filling(sequences, filled, torch.zeros_like(sequences.lengths), model)
         if partly is None:
             return torch.ones_like(sequences.lengths, dtype=torch.bool)
         return torch.stack([one.possible(partly, model) for one in self.constraints]).all(0)

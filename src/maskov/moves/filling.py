@@ -118,7 +118,11 @@ class Filling:
             for number in range(int(old.rank.max()) + 1):
                 self._read_back(number)
             confidence = confidence.gather(1, resized.origin.clamp(min=0))
-            self._stuck = self._stuck | self._closes_badly()
+            # A deletion fills nothing, and may leave what breaks a constraint.
+            reference = self._chains.reference[rows]
+            sequences = Sequences(new.tokens, new.lengths, reference=reference)
+            possible = self._conditional.possible(sequences, self._scorer.model)
+            self._stuck = self._stuck | (~possible & ~(new.rank >= 0).any(1))
         passed = None
         if self._passed:
             row, place, hidden = (torch.cat(column) for column in zip(*self._passed, strict=True))
@@ -209,13 +213,6 @@ class Filling:
         current = old.tokens[owner, place]
         log_q = log_q_of(hidden, current, self._conditional, self._scorer, partly)
         self._reverse = self._reverse.index_add(0, owner, log_q)
-
-    def _closes_badly(self) -> Bool[Tensor, " n"]:
-        """Return where a deletion, which fills nothing, leaves what breaks a constraint."""
-        reference = self._chains.reference[self._rows]
-        sequences = Sequences(self._new.tokens, self._new.lengths, reference=reference)
-        possible = self._conditional.possible(sequences, self._scorer.model)
-        return ~possible & ~(self._new.rank >= 0).any(1)
 
     def _unchanged(self, row: Int[Tensor, " n"]) -> Bool[Tensor, " n"]:
         """Return where all that was drawn so far is what stood there."""

@@ -396,8 +396,9 @@ class Resize(Move):
 @lru_cache
 def _ways(pairs: tuple[tuple[int, int], ...], device: torch.device) -> Int[Tensor, "ways 2"]:
     """Return the pairs of sizes both ways; kept, since a device waits for what it is sent."""
-    ways = [pair for less, more in pairs for pair in ((less, more), (more, less))]
-    return torch.tensor(ways, device=device)
+    return torch.tensor(
+        [way for less, more in pairs for way in ((less, more), (more, less))], device=device
+    )
 
 
 def _ranks(
@@ -406,9 +407,7 @@ def _ranks(
     """Return the order of filling windows; it depends on the size alone, so both ways agree."""
     rank = torch.full((len(start), width), -1, device=start.device)
     offset = torch.arange(width, device=start.device) - start[:, None]
-    for held, columns in enumerate(keys):
-        if not held:
-            continue
+    for held, columns in enumerate(keys[1:], 1):
         order = torch.stack(columns, dim=1).argsort(dim=1, stable=True).argsort(dim=1)
         inside = (size == held)[:, None] & (offset >= 0) & (offset < held)
         rank = torch.where(inside, order.gather(1, offset.clamp(0, held - 1)), rank)
