@@ -124,9 +124,11 @@ class Convergence:
     @property
     def above(self) -> float:
         """By how much R-hat is above its limit; −infinity if no two chains can be compared."""
-        if self.r_hat is None or self.r_hat_limit is None:
-            return -math.inf
-        return self.r_hat - self.r_hat_limit
+        return (
+            -math.inf
+            if self.r_hat is None or self.r_hat_limit is None
+            else self.r_hat - self.r_hat_limit
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -120,9 +120,9 @@ def mean_of_chains(
         return None, None
     chains = values.mean(0).reshape(-1, particles or 1).mean(1)
     # A sequence of probability zero has infinite energy: no standard error.
-    if len(chains) < 2 or not np.isfinite(chains).all():
-        return float(chains.mean()), None
-    return float(chains.mean()), float(chains.std(ddof=1) / np.sqrt(len(chains)))
+    finite = len(chains) > 1 and np.isfinite(chains).all()
+    error = float(chains.std(ddof=1) / np.sqrt(len(chains))) if finite else None
+    return float(chains.mean()), error
 
 
 def _share(part: npt.NDArray[Any], whole: npt.NDArray[Any]) -> float | None:
@@ -271,7 +271,6 @@ def diagnose(manifest: Manifest, traces: Traces, names: Names = dict) -> Diagnos
     most = max(energy.draws for energy in energies.values())
     judged = {name: energy for name, energy in energies.items() if energy.draws == most}
     single = sum(len(group.chains) == 1 for group in groups)
-    plain = manifest.kernel != "draws" and not manifest.particles
     notes = {
         f"{single} of {len(groups)} groups of chains with the same length and template have a "
         "single chain, which is compared with no other: it has no R-hat, and the autocorrelation "
@@ -282,7 +281,11 @@ def diagnose(manifest: Manifest, traces: Traces, names: Names = dict) -> Diagnos
         "tokens were not traced (large runs do not trace them): the verdict rests on energies "
         "alone, and there are no numbers by position": tokens is None,
         "acceptance by position is known only for sweeps of single positions": (
-            plain and tokens and not tokens.positions and kept.stop > max(kept.start, 1)
+            manifest.kernel != "draws"
+            and not manifest.particles
+            and tokens
+            and not tokens.positions
+            and kept.stop > max(kept.start, 1)
         ),
     }
     populations = population_figures(manifest, traces, names) if manifest.particles else []

@@ -125,8 +125,9 @@ class Energy(ABC):
     def is_part(self, other: Energy) -> bool:
         """Whether two parts are one: the same object, or built-in ones with the same arguments."""
         # The text of a built-in energy has all its arguments.
-        alike = is_built_in(self) and type(self) is type(other)
-        return self is other or (alike and str(self) == str(other))
+        return self is other or (
+            is_built_in(self) and type(self) is type(other) and str(self) == str(other)
+        )
 
     def __add__(self, other: Energy | TextFunction) -> Energy:
         """Add an energy, or a function of texts, as on the command line."""

@@ -115,8 +115,7 @@ def at_temperature(energy: Energy, change: float) -> Energy:
     """Return the energy of a target whose T is `change` times as high: w(n) stays as it is."""
     if change == 1 or not any(isinstance(part, LengthPrior) for _, part in energy.parts):
         return energy
-    parts = ((w * change if isinstance(p, LengthPrior) else w, p) for w, p in energy.parts)
-    return Sum(tuple(parts))
+    return Sum(tuple((w * change if isinstance(p, LengthPrior) else w, p) for w, p in energy.parts))
 
 
 def no_length_predictor(model: MaskedModel) -> InputError:

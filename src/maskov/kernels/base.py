@@ -227,9 +227,10 @@ class BurnIn(Composite):
 
     def at(self, epoch: int, temperature: float | None, block: int | None) -> Kernel:
         """Return the kernel of one epoch, with the energy that it has there."""
-        (kernel,) = self.kernels
-        now = kernel.with_energy(self.first) if epoch < self.epochs else kernel
-        return now.at(epoch, temperature, block)
+        kernel = self.kernels[0]
+        if epoch < self.epochs:
+            kernel = kernel.with_energy(self.first)
+        return kernel.at(epoch, temperature, block)
 
     def __str__(self) -> str:
         return str(self.kernels[0])

@@ -208,9 +208,10 @@ class Metropolis(MoveKernel):
         """Run the masked passes of the current tokens and every other part of the energy."""
         if self._initialised(chains):
             return chains
-        energy, known = self.energy, chains.part_values
+        energy, known, cache = self.energy, chains.part_values, chains.pass_cache
         # Passes that another kernel has cached may mask other positions.
-        cache = chains.pass_cache if self._caches(chains) else None
+        if not energy.needs_passes or (cache is not None and cache.groups != energy.groups):
+            cache = None
         if energy.needs_passes and cache is None:
             cache = scorer.cache(chains.sequences, energy.needs_normaliser, groups=energy.groups)
         elif energy.needs_normaliser and cache is not None:
@@ -248,15 +249,15 @@ class Metropolis(MoveKernel):
                     values[:, column] = evaluated(stage, scorer.model, sequences)
         return values
 
-    def _caches(self, chains: Chains) -> bool:
-        """Whether the chains cache just the masked passes that the energy needs."""
-        if not self.energy.needs_passes:
-            return chains.pass_cache is None
-        return chains.pass_cache is not None and chains.pass_cache.groups == self.energy.groups
-
     def _initialised(self, chains: Chains) -> bool:
-        known = chains.part_values
-        return known is not None and self.energy.same_as(known.of) and self._caches(chains)
+        """Whether chains know this energy, and cache just the masked passes that it needs."""
+        known, cache = chains.part_values, chains.pass_cache
+        return (
+            known is not None
+            and self.energy.same_as(known.of)
+            and self.energy.needs_passes == (cache is not None)
+            and (cache is None or cache.groups == self.energy.groups)
+        )
 
     def log_ratio(
         self, chains: Chains, proposal: Proposal, energy_drop: Tensor
@@ -429,10 +430,9 @@ class ProposalScores:
         proposal, chains = self._proposal, self._chains
         rows, cache = proposal.rows[index], self.pass_cache
         free = chains.free[rows] if proposal.resized is None else proposal.resized.free[index]
-        cache = None if cache is None else cache.rows(index)
         return Sequences(
-            proposal.tokens[index], proposal.lengths[index], cache, chains.source[rows],
-            chains.reference[rows], free,
+            proposal.tokens[index], proposal.lengths[index], cache and cache.rows(index),
+            chains.source[rows], chains.reference[rows], free,
         )  # fmt: skip
 
     def _run_passes(self, cache: PassCache, stage: Stage, index: Tensor) -> None:

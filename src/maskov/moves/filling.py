@@ -256,15 +256,15 @@ class Filling:
         Passes that are `last` are remembered: they are passes of the finished proposal.
         """
         wanted = windows.rank[owner] == number
-        if self._cache is None:
-            cached = torch.zeros_like(cached)
-        asked = (~cached).nonzero().flatten()
         row, place = wanted.nonzero(as_tuple=True)
         known = None
         if self._cache is not None:
             known = self._cache.hidden[self._rows[owner][row], place]
-            if not asked.numel():
-                return known
+        else:
+            cached = torch.zeros_like(cached)
+        asked = (~cached).nonzero().flatten()
+        if known is not None and not asked.numel():
+            return known
         chosen = owner[asked]
         source = self._chains.source[self._rows]
         answers = self._scorer.hidden(
@@ -277,9 +277,8 @@ class Filling:
         # A pass may mask more than the positions that it is run for.
         answers = answers[wanted[asked][query, at]]
         self._passes = self._passes.index_add(0, chosen, torch.ones_like(asked))
-        if known is None:
-            return answers
-        return known.index_put(((~cached)[row].nonzero().flatten(),), answers)
+        others = ((~cached)[row].nonzero().flatten(),)
+        return answers if known is None else known.index_put(others, answers)
 
 
 def draw(
@@ -312,11 +311,12 @@ def log_q_of(
     filling: PartlyFilled | None = None,
 ) -> Float[Tensor, " masked"]:
     """Return log q of given tokens at masked positions; `filling` is that of `draw`."""
-    columns = [
-        _gathered(log_q, tokens[part]).masked_fill(stuck, -torch.inf)
-        for part, _, log_q, stuck in portions(hidden, conditional, scorer, filling)
-    ]
-    return torch.cat(columns)
+    return torch.cat(
+        [
+            _gathered(log_q, tokens[part]).masked_fill(stuck, -torch.inf)
+            for part, _, log_q, stuck in portions(hidden, conditional, scorer, filling)
+        ]
+    )
 
 
 def portions(
@@ -346,6 +346,6 @@ def portions(
 
 def _gathered(log_q: Tensor, tokens: Tensor) -> Tensor:
     """Return log q of each token; a token outside the vocabulary (the mask) has none."""
-    inside = tokens < log_q.shape[1]
-    found = log_q.gather(1, tokens.clamp(max=log_q.shape[1] - 1)[:, None]).squeeze(1)
-    return torch.where(inside, found, -torch.inf)
+    size = log_q.shape[1]
+    found = log_q.gather(1, tokens.clamp(max=size - 1)[:, None]).squeeze(1)
+    return torch.where(tokens < size, found, -torch.inf)
