@@ -66,7 +66,7 @@ MUTANTS = [
     ("kernels/metropolis.py", "before = torch.where(testing, ratio, before)", "pass", PARTS),
     ("kernels/metropolis.py", "still = unseen(proposal.changed, groups) & alike[:, None]",
      "still = unseen(proposal.changed, groups)", RESIZING),
-    ("kernels/base.py", "and self.temperature == other.temperature\n", "\n", PARTS),
+    ("kernels/base.py", "and self.temperature == other.temperature\n", "and True\n", PARTS),
     # engines
     ("execution/site_rounds.py", "gained = ratio - b.slot_ratio[:-1]", "gained = ratio", ENGINES),
     ("execution/site_rounds.py", "freed = (moves[:, None] | own).flatten()",
