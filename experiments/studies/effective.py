@@ -26,8 +26,7 @@ from typing import Any
 import numpy as np
 
 import maskov
-from maskov.diagnostics.chains import Group
-from maskov.diagnostics.convergence import convergence
+from maskov.diagnostics.convergence import Group, convergence
 from maskov.diagnostics.tokens import token_statistics
 from maskov.kernels.registry import named_kernel
 from maskov.models import DEFAULT_MODEL

@@ -431,10 +431,12 @@ def _populations(
         weights.append(chains.log_weight.cpu().numpy())
         scorer.check()
     last = kernel.energy.total(chains.part_values.values)  # type: ignore[union-attr]
-    return PopulationSummary.of(
-        np.stack(weights), chains.ancestor.cpu().numpy(), last.cpu().numpy(), plan.particles,
-        moves=kernel.moves * len(kernel.path), positions=group[0],
-    ), (scorer.passes - before) / count  # fmt: skip
+    cut = (plan.populations, plan.particles)
+    summary = PopulationSummary(
+        np.stack(weights).reshape(-1, *cut), chains.ancestor.cpu().numpy().reshape(cut),
+        last.cpu().numpy().reshape(cut), moves=kernel.moves * len(kernel.path), positions=group[0],
+    )  # fmt: skip
+    return summary, (scorer.passes - before) / count
 
 
 def _bounds(energy: Ordered, group: Group, scorer: Scorer, plan: EvidencePlan) -> Bounds:

@@ -10,9 +10,9 @@ from made_up_runs import autoregressive, manifest, sticky, traces
 
 from maskov.config import Inputs
 from maskov.diagnostics import diagnose
-from maskov.diagnostics.chains import Group
 from maskov.diagnostics.convergence import (
     Convergence,
+    Group,
     autocorrelation,
     convergence,
     correlation_of,

@@ -63,8 +63,11 @@ def _run(kernel, count=POPULATIONS, seed=0, chains=None, scorer=SCORER):
         chains = whole_epoch(now, now.init(chains, scorer), scorer, rng)
         chains = getattr(now, "weighed_late", lambda moved: moved)(chains)
         weights.append(chains.log_weight)
-    parts = torch.stack(weights).numpy(), chains.ancestor.numpy(), chains.energy.numpy()
-    return PopulationSummary.of(*parts, kernel.particles), chains
+    parts = torch.stack(weights), chains.ancestor, chains.energy
+    log_weight, ancestor, energy = (
+        one.unflatten(-1, (-1, kernel.particles)).numpy() for one in parts
+    )
+    return PopulationSummary(log_weight, ancestor, energy), chains
 
 
 def _log_z(energy, temperature=1.0):

@@ -24,7 +24,7 @@ POPULATIONS = "exact/test_populations.py"
 MUTANTS = [
     # moves
     ("moves/filling.py", "reverse = drawn.log_reverse", "reverse = drawn.log_forward", PARTS),
-    ("moves/base.py", "return rank.masked_fill(~chosen, NEVER)", "return rank", PARTS),
+    ("moves/base.py", "place).masked_fill(~chosen, NEVER)", "place)", PARTS),
     ("moves/base.py", "logits.double().masked_fill(forbidden, -torch.inf)",
      "logits.double()", PARTS),
     ("moves/filling.py", "reverse = reverse.index_copy(0, apart, only)", "pass", PARTS),
@@ -34,7 +34,7 @@ MUTANTS = [
      RESIZING),
     ("moves/kinds.py", "mine = chains.region == chosen[:, None]", "mine = chains.inside",
      RESIZING),
-    ("moves/filling.py", "return ~possible & ~(self._new.rank >= 0).any(1)", "return self._stuck",
+    ("moves/filling.py", "self._stuck | (~possible & ~(new.rank >= 0).any(1))", "self._stuck",
      "exact/test_constraints.py"),
     # energies
     ("energies/base.py", "return log_normaliser - logit", "return 1.01 * log_normaliser - logit",
@@ -53,19 +53,20 @@ MUTANTS = [
     ("energies/ordered.py", "stays = free & (old < first)", "stays = free & (old <= first)",
      ORDERED),
     # kernels
-    ("kernels/population.py", "log_q_reverse=-old", "log_q_reverse=-found.value", ORDERED),
+    ("kernels/population.py", "log_q_reverse=-old", "log_q_reverse=proposal.log_q_forward",
+     ORDERED),
     ("kernels/population.py", "weights[place] += 1 - share", "weights[place] += 1", POPULATIONS),
     ("kernels/population.py", "start=target.energy, path=path", "path=path", POPULATIONS),
     ("diagnostics/populations.py", "math.log(count * share)", "math.log(share)", POPULATIONS),
     ("kernels/population.py", "step=chains.step + 1)", "step=chains.step)", POPULATIONS),
     ("kernels/base.py", "(log_q_reverse - log_q_forward)",
      "(log_q_forward - log_q_reverse)", PARTS),
-    ("kernels/metropolis.py", "*log_q, self.target_temperature)", "*log_q, 1.0)", PARTS),
+    ("kernels/metropolis.py", "proposal.log_q_reverse, self.target_temperature",
+     "proposal.log_q_reverse, 1.0", PARTS),
     ("kernels/metropolis.py", "before = torch.where(testing, ratio, before)", "pass", PARTS),
     ("kernels/metropolis.py", "still = unseen(proposal.changed, groups) & alike[:, None]",
      "still = unseen(proposal.changed, groups)", RESIZING),
-    ("kernels/base.py", "other is None or self.temperature != other.temperature",
-     "other is None", PARTS),
+    ("kernels/base.py", "and self.temperature == other.temperature\n", "and True\n", PARTS),
     # engines
     ("execution/site_rounds.py", "gained = ratio - b.slot_ratio[:-1]", "gained = ratio", ENGINES),
     ("execution/site_rounds.py", "freed = (moves[:, None] | own).flatten()",

@@ -32,8 +32,9 @@ def draws(model):
 def test_a_population_is_like_draws_and_finds_that_log_z_is_zero(model, draws):
     # It starts from another order, so that nothing is the same but the target.
     run = maskov.sample(model, energy=TARGET, particles=64, populations=6, seed=2, **COMMON)
-    figures = PopulationSummary.of(
-        run.traces["log_weight"], run.traces["ancestor"][-1], run.traces["energy_target"][-1], 64
+    last = run.traces["ancestor"][-1], run.traces["energy_target"][-1]
+    figures = PopulationSummary(
+        run.traces["log_weight"].reshape(-1, 6, 64), *(one.reshape(6, 64) for one in last)
     )
     assert abs(figures.log_z.value) < max(0.1, 4 * figures.log_z.error)
     mean = figures.mean(figures.energy)

@@ -150,11 +150,10 @@ def spelled_at(
     known: Int[Tensor, "n length"], spelling: Spelling, or_unfilled: bool = False
 ) -> Bool[Tensor, "n length"]:
     """Return where a spelling begins, or could begin if unfilled places may hold any token."""
-    length = known.shape[1]
     padded = torch.nn.functional.pad(known, (0, len(spelling)), value=OUTSIDE)
     found = torch.ones_like(known, dtype=torch.bool)
     for number, token in enumerate(spelling):
-        here = padded[:, number : number + length]
+        here = padded[:, number : number + known.shape[1]]
         found &= (here == token) | (or_unfilled & (here == UNFILLED))
     return found
 

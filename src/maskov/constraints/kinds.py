@@ -52,8 +52,9 @@ class AvoidWords(Constraint):
     def allowed(self, sequences: PartlyFilled, model: MaskedModel) -> Bool[Tensor, "n vocabulary"]:
         """Leave out each token that would complete a word whose other tokens are known."""
         place = sequences.place
-        shape = (len(place), model.vocabulary_size)
-        allowed = torch.ones(shape, dtype=torch.bool, device=place.device)
+        allowed = torch.ones(
+            (len(place), model.vocabulary_size), dtype=torch.bool, device=place.device
+        )
         spelled = self._spellings(model)
         allowed[:, [spelling[0] for spelling in spelled if len(spelling) == 1]] = False
         for spelling in spelled:
@@ -72,9 +73,8 @@ class AvoidWords(Constraint):
 
     def check(self, model: MaskedModel, sequences: PartlyFilled, resizable: bool) -> None:
         """Refuse words that the model does not know, and to avoid every token."""
-        single = [spelling[0] for spelling in self._spellings(model) if len(spelling) == 1]
         left = ~model.forbidden.cpu()
-        left[single] = False
+        left[[spelling[0] for spelling in self._spellings(model) if len(spelling) == 1]] = False
         refuse(
             (
                 not left.any(),
@@ -111,8 +111,9 @@ class ContainsWords(Constraint):
     def allowed(self, sequences: PartlyFilled, model: MaskedModel) -> Bool[Tensor, "n vocabulary"]:
         """Try every kind of token: each piece of a word, other continuing tokens, all others."""
         words, known = _words(model, self.words), sequences.known
-        shape = (len(known), model.vocabulary_size)
-        allowed = torch.ones(shape, dtype=torch.bool, device=known.device)
+        allowed = torch.ones(
+            (len(known), model.vocabulary_size), dtype=torch.bool, device=known.device
+        )
         # Where all words stand already and no next token can break one, every token may follow.
         rest = (~words.fit(known, certain=True)).nonzero().flatten()
         if not rest.numel():
@@ -175,9 +176,8 @@ class _Words:
     def fit(self, known: Int[Tensor, "n length"], certain: bool = False) -> Bool[Tensor, " n"]:
         """Return whether all words can stand; `certain`: whether they do, whatever is filled in."""
         count, length = known.shape
-        sets = 2 ** len(self.spellings)
         reached = [
-            torch.zeros((count, sets), dtype=torch.bool, device=known.device)
+            torch.zeros((count, 2 ** len(self.spellings)), dtype=torch.bool, device=known.device)
             for _ in range(length + 1)
         ]
         reached[0][:, 0] = True
@@ -457,7 +457,8 @@ class MaxEdits(_Closeness):
 
     def _before(self, sequences: PartlyFilled) -> Int[Tensor, "n places reference"]:
         """Return the distance of the first i tokens from the first j of the text."""
-        reference, column = sequences.reference, self._columns(sequences)
+        reference = sequences.reference
+        column = torch.arange(reference.shape[1] + 1, device=reference.device)
         rows = [column.expand(len(reference), -1)]
         for place in range(sequences.tokens.shape[1]):
             cost = _cost(sequences.known[:, place], reference)
@@ -466,7 +467,8 @@ class MaxEdits(_Closeness):
 
     def _after(self, sequences: PartlyFilled) -> Int[Tensor, "n places reference"]:
         """Return the distance of the tokens from i on to those of the text from j on."""
-        reference, column = sequences.reference, self._columns(sequences)
+        reference = sequences.reference
+        column = torch.arange(reference.shape[1] + 1, device=reference.device)
         left = (reference >= 0).sum(1, keepdim=True) - column
         rows = [torch.where(left < 0, _FAR, left)]
         for place in reversed(range(sequences.tokens.shape[1])):
@@ -475,9 +477,6 @@ class MaxEdits(_Closeness):
             ended = (place >= sequences.lengths)[:, None]
             rows.append(torch.where(ended, rows[-1], row))
         return torch.stack(rows[::-1], dim=1)
-
-    def _columns(self, sequences: PartlyFilled) -> Int[Tensor, " columns"]:
-        return torch.arange(sequences.reference.shape[1] + 1, device=sequences.place.device)
 
     def __str__(self) -> str:
         return f"max-edits({self.count})"

@@ -1,7 +1,6 @@
 """Diagnostics: convergence, autocorrelation and acceptance rates of a run."""
 
-from maskov.diagnostics.chains import to_arviz
-from maskov.diagnostics.convergence import EnergyFigures, GroupFigures
+from maskov.diagnostics.convergence import EnergyFigures, GroupFigures, to_arviz
 from maskov.diagnostics.diagnosis import (
     Diagnosis,
     ExpertFigures,

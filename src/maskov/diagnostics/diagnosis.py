@@ -8,12 +8,14 @@ import numpy as np
 import numpy.typing as npt
 
 from maskov.config import Manifest
-from maskov.diagnostics.chains import Group, chain_groups, kept_epochs
 from maskov.diagnostics.convergence import (
     Convergence,
     Correlation,
     EnergyFigures,
+    Group,
+    chain_groups,
     energy_figures,
+    kept_epochs,
 )
 from maskov.diagnostics.populations import (
     PopulationFigures,
@@ -118,9 +120,9 @@ def mean_of_chains(
         return None, None
     chains = values.mean(0).reshape(-1, particles or 1).mean(1)
     # A sequence of probability zero has infinite energy: no standard error.
-    if len(chains) < 2 or not np.isfinite(chains).all():
-        return float(chains.mean()), None
-    return float(chains.mean()), float(chains.std(ddof=1) / np.sqrt(len(chains)))
+    finite = len(chains) > 1 and np.isfinite(chains).all()
+    error = float(chains.std(ddof=1) / np.sqrt(len(chains))) if finite else None
+    return float(chains.mean()), error
 
 
 def _share(part: npt.NDArray[Any], whole: npt.NDArray[Any]) -> float | None:
@@ -182,7 +184,7 @@ class Diagnosis:
     notes: list[str]
 
     def __str__(self) -> str:
-        notes = [f"note: {note}" for note in self.notes]
+        notes = (f"note: {note}" for note in self.notes)
         return "\n".join([*self.verdict.lines(), *map(str, self.tables()), *notes])
 
     def tables(self) -> list[Table]:
@@ -269,7 +271,6 @@ def diagnose(manifest: Manifest, traces: Traces, names: Names = dict) -> Diagnos
     most = max(energy.draws for energy in energies.values())
     judged = {name: energy for name, energy in energies.items() if energy.draws == most}
     single = sum(len(group.chains) == 1 for group in groups)
-    plain = manifest.kernel != "draws" and not manifest.particles
     notes = {
         f"{single} of {len(groups)} groups of chains with the same length and template have a "
         "single chain, which is compared with no other: it has no R-hat, and the autocorrelation "
@@ -280,7 +281,11 @@ def diagnose(manifest: Manifest, traces: Traces, names: Names = dict) -> Diagnos
         "tokens were not traced (large runs do not trace them): the verdict rests on energies "
         "alone, and there are no numbers by position": tokens is None,
         "acceptance by position is known only for sweeps of single positions": (
-            plain and tokens and not tokens.positions and kept.stop > max(kept.start, 1)
+            manifest.kernel != "draws"
+            and not manifest.particles
+            and tokens
+            and not tokens.positions
+            and kept.stop > max(kept.start, 1)
         ),
     }
     populations = population_figures(manifest, traces, names) if manifest.particles else []
@@ -303,11 +308,13 @@ def expert_figures(
     manifest: Manifest, traces: Traces, kept: slice, groups: Sequence[Group]
 ) -> list[ExpertFigures]:
     """Return the figures of each expert, in the order of the energy; none without experts."""
-    weights, found = manifest.expert_weights, []
-    for column, name in enumerate(manifest.experts):
-        calls = traces["expert_calls"][: kept.stop, :, column]
-        figures = energy_figures(traces["expert_energy"][kept, :, column], groups)
-        weight = weights[column] if column < len(weights) else None
-        share = _share(calls, traces["steps"][: kept.stop])
-        found.append(ExpertFigures(name, weight, share, figures))
-    return found
+    weights = [*manifest.expert_weights, *[None] * len(manifest.experts)]
+    return [
+        ExpertFigures(
+            name,
+            weight,
+            _share(traces["expert_calls"][: kept.stop, :, column], traces["steps"][: kept.stop]),
+            energy_figures(traces["expert_energy"][kept, :, column], groups),
+        )
+        for column, (name, weight) in enumerate(zip(manifest.experts, weights, strict=False))
+    ]

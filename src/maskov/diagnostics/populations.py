@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from maskov.config import Manifest
-from maskov.diagnostics.chains import chain_templates
+from maskov.diagnostics.convergence import chain_templates
 from maskov.diagnostics.tokens import Names, Tokens
 from maskov.diagnostics.verdict import Verdict
 from maskov.types import Traces
@@ -65,28 +65,6 @@ class PopulationSummary:
     first: int = 0
     moves: int = 0
     positions: int = 0
-
-    @classmethod
-    def of(
-        cls,
-        log_weight: Reals,
-        ancestor: npt.NDArray[np.int64],
-        energy: Reals,
-        particles: int,
-        first: int = 0,
-        moves: int = 0,
-        positions: int = 0,
-    ) -> PopulationSummary:
-        """Cut traces of all particles, in the order of their chains, into populations."""
-        points = len(log_weight)
-        return cls(
-            log_weight.reshape(points, -1, particles),
-            ancestor.reshape(-1, particles),
-            energy.reshape(-1, particles),
-            first,
-            moves,
-            positions,
-        )
 
     @property
     def particles(self) -> int:
@@ -290,9 +268,11 @@ def population_figures(
         tokens = np.where(np.arange(tokens.shape[2]) < lengths[..., None], tokens, _BEYOND)
         # Words of a template never vary.
         varied = np.flatnonzero((tokens != tokens[:1, :1]).any((0, 1))).tolist()
-        one = PopulationSummary.of(
-            traces["log_weight"][:, mine], traces["ancestor"][-1, mine],
-            traces["energy_target"][-1, mine], manifest.particles,
+        cut = (-1, manifest.particles)  # neighbouring chains into populations
+        one = PopulationSummary(
+            traces["log_weight"][:, mine].reshape(len(lengths), *cut),
+            traces["ancestor"][-1, mine].reshape(cut),
+            traces["energy_target"][-1, mine].reshape(cut),
             int(mine.argmax()) // manifest.particles, int(traces["steps"][:, mine].sum(0).min()),
             len(varied),
         )  # fmt: skip

@@ -33,15 +33,18 @@ import numpy as np
 import numpy.typing as npt
 
 from maskov.config import Manifest
-from maskov.diagnostics.chains import Group, chain_templates, kept_epochs, knows_visits
 from maskov.diagnostics.convergence import (
     MIN_DRAWS,
     Convergence,
     Correlation,
+    Group,
     Values,
+    chain_templates,
     correlation_of,
     effective_size,
     is_constant,
+    kept_epochs,
+    knows_visits,
     nested_r_hat,
     number_of_lags,
     r_hat_limit,
@@ -129,10 +132,8 @@ def token_statistics(
     # A damaged trace may have sequences without tokens.
     size, texts = np.maximum(lengths, 1), names()
     padded = np.where(np.arange(tokens.shape[2]) < size[:, :, None], tokens, np.int32(_PADDING))
-    varying = []
-    for group in groups:
-        own = padded[:, group.chains]
-        varying.append(own[:, :, (own != own[:1, :1]).any((0, 1))])
+    each = [padded[:, group.chains] for group in groups]
+    varying = [own[:, :, (own != own[:1, :1]).any((0, 1))] for own in each]
     found = []
     for token in _common(varying):
         name, shares = f"the share of {_text(token, texts)}", (padded == token).sum(2) / size
@@ -144,8 +145,7 @@ def token_statistics(
             if choice is not None
         ]
     )
-    for group in groups:
-        own = padded[:, group.chains]
+    for group, own in zip(groups, each, strict=True):
         for place, token in _even_pairs(own, max(1, _MOST // len(groups))):
             name = f"{_text(token, texts)} at position {place + 1}{_where(group, groups)}"
             found.append([_part(name, (own[:, :, place] == token).astype(float), len(groups))])

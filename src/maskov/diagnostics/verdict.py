@@ -120,16 +120,20 @@ def judge(
             return Verdict("constant", f"{name} never moved{where}", None, _other_moves(manifest))
     for name, energy in energies.items():
         if energy.ess_bulk is None:
-            reason = f"{name} has too few distinct values for an effective size"
             return Verdict(
-                "not judged", reason, advice=_epochs(manifest, schedule.burn_in + 2 * kept)
+                "not judged",
+                f"{name} has too few distinct values for an effective size",
+                advice=_epochs(manifest, schedule.burn_in + 2 * kept),
             )
     if all(energy.r_hat is None for energy in energies.values()):
         more = f"--chains {max(_CHAINS, 2 * manifest.chains)}"
         if manifest.chains == 1:
             return Verdict("one chain", "R-hat compares chains; run several", advice=more)
-        reason = "no two chains have the same length and template; run several of each"
-        return Verdict("single chains", reason, advice=more)
+        return Verdict(
+            "single chains",
+            "no two chains have the same length and template; run several of each",
+            advice=more,
+        )
     numbers = measured(manifest, energies, statistics)
     of_worst, worst, _ = max(numbers, key=lambda one: one[1].above)
     of_least, least, needed = min(numbers, key=lambda one: one[1].ess / one[2])
@@ -143,8 +147,8 @@ def judge(
     factor = max(times_longer(one.r_hat, one.ess, needed) for _, one, needed in numbers)
     if factor > MAX_FACTOR:
         return Verdict("not converged", reason, None, _other_moves(manifest))
-    longer = schedule.burn_in + math.ceil(factor * kept)
-    return Verdict("not converged", reason, factor, _epochs(manifest, longer))
+    longer = _epochs(manifest, schedule.burn_in + math.ceil(factor * kept))
+    return Verdict("not converged", reason, factor, longer)
 
 
 def measured(
@@ -169,8 +173,7 @@ def shown(value: float | None, form: str = ".2f") -> str:
     """Return a number with a typographic minus sign, "infinite", or a dash where it is unknown."""
     if value is None or math.isnan(value):
         return "–"
-    text = "infinite" if value == math.inf else format(value, form)
-    return text.replace("-", "−")
+    return "infinite" if value == math.inf else format(value, form).replace("-", "−")
 
 
 def times_longer(r_hat: float | None, ess: float, needed: float) -> float:

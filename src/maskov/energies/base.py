@@ -24,7 +24,7 @@ from maskov.errors import InputError, MaskovError, TooLongError, refuse
 from maskov.models.base import MaskedModel
 from maskov.models.scorer import is_out_of_memory
 from maskov.parts import is_built_in, part_text
-from maskov.types import Float, Int, Sequences, Tensor
+from maskov.types import Batch, Float, Int, Sequences, Tensor
 
 # What may stand for an energy: numbers for texts.
 TextFunction = Callable[[list[str]], Sequence[float]]
@@ -96,11 +96,6 @@ class Energy(ABC):
         """Whether the log-sum-exp of the masked passes is needed."""
         return any(isinstance(p, MaskedEnergy) and p.normalised for _, p in self.parts)
 
-    @property
-    def sums_over_passes(self) -> bool:
-        """Whether the energy is a sum over masked passes and of nothing else."""
-        return not self.others
-
     def of_scores(self, logit: Tensor, log_normaliser: Tensor) -> Tensor:
         """Return the term of each masked pass; only for sums over masked passes."""
         raise InputError(f"the energy '{self}' is not a sum over masked passes.")
@@ -121,15 +116,18 @@ class Energy(ABC):
 
     def same_as(self, other: Energy | None) -> bool:
         """Whether both are one function: the same parts with the same weights."""
-        if other is None or not self.has_parts_of(other):
-            return False
-        return [weight for weight, _ in self.parts] == [weight for weight, _ in other.parts]
+        return (
+            other is not None
+            and self.has_parts_of(other)
+            and [weight for weight, _ in self.parts] == [weight for weight, _ in other.parts]
+        )
 
     def is_part(self, other: Energy) -> bool:
         """Whether two parts are one: the same object, or built-in ones with the same arguments."""
         # The text of a built-in energy has all its arguments.
-        alike = is_built_in(self) and type(self) is type(other)
-        return self is other or (alike and str(self) == str(other))
+        return self is other or (
+            is_built_in(self) and type(self) is type(other) and str(self) == str(other)
+        )
 
     def __add__(self, other: Energy | TextFunction) -> Energy:
         """Add an energy, or a function of texts, as on the command line."""
@@ -230,7 +228,7 @@ def grouped(energy: Energy, groups: int) -> Energy | None:
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class Evaluation(Batch):
     """The value of an energy, what it remembers of each sequence, and the passes that it took."""
 
     value: Float[Tensor, " n"]
@@ -306,25 +304,19 @@ def evaluated(
             found[rows] = evaluated(energy, model, sequences.rows(rows)).to(found.device)
         return found
     except Exception as error:
-        raise failure(energy, error) from error
+        if isinstance(error, MaskovError) or is_out_of_memory(error):
+            raise
+        reason = f"{type(error).__name__}: {error}".strip().partition("\n")[0]
+        raise InputError(f"the energy '{energy}' failed ({reason[:200].rstrip(': ')}).") from error
     count = len(sequences.lengths)
     if not isinstance(values, Tensor) or values.shape != (count,):
-        shape = tuple(getattr(values, "shape", ()))
         raise InputError(
             f"the energy '{energy}' must return one number for each of {count} sequences, not "
-            f"{type(values).__name__} of shape {shape}."
+            f"{type(values).__name__} of shape {tuple(getattr(values, 'shape', ()))}."
         )
     if bool(values.isnan().any()):
         raise InputError(f"the energy '{energy}' is not a number (NaN) for some sequence.")
     return values.double()
-
-
-def failure(energy: Energy, error: Exception) -> Exception:
-    """Return the refusal of an energy that raised; maskov's own errors and a full memory stay."""
-    if isinstance(error, MaskovError) or is_out_of_memory(error):
-        return error
-    reason = f"{type(error).__name__}: {error}".strip().partition("\n")[0]
-    return InputError(f"the energy '{energy}' failed ({reason[:200].rstrip(': ')}).")
 
 
 def contents(sequences: Sequences) -> list[list[int]]:

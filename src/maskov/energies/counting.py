@@ -35,7 +35,6 @@ from maskov.models.conditional import ConditionalModel
 from maskov.parts import written
 from maskov.types import Float, Int, Sequences, Tensor
 
-UNITS = ("tokens", "words")
 # Far longer than anybody writes; a manifest may be anybody's.
 _LONGEST_PATTERN = 1000
 
@@ -80,10 +79,11 @@ class Length(Energy):
     cost = 0.0
 
     def __post_init__(self) -> None:
-        numbers = (self.mean, self.sd)
         refuse(
             (
-                not all(type(one) in (int, float) and 0 < one < math.inf for one in numbers),
+                not all(
+                    type(one) in (int, float) and 0 < one < math.inf for one in (self.mean, self.sd)
+                ),
                 "length takes numbers above 0, as in length(12, sd=2).",
             ),
         )
@@ -115,8 +115,7 @@ def at_temperature(energy: Energy, change: float) -> Energy:
     """Return the energy of a target whose T is `change` times as high: w(n) stays as it is."""
     if change == 1 or not any(isinstance(part, LengthPrior) for _, part in energy.parts):
         return energy
-    parts = ((w * change if isinstance(p, LengthPrior) else w, p) for w, p in energy.parts)
-    return Sum(tuple(parts))
+    return Sum(tuple((w * change if isinstance(p, LengthPrior) else w, p) for w, p in energy.parts))
 
 
 def no_length_predictor(model: MaskedModel) -> InputError:
@@ -171,7 +170,7 @@ class Distance(Energy):
     def __post_init__(self) -> None:
         refuse(
             (
-                self.unit not in UNITS,
+                self.unit not in ("tokens", "words"),
                 f"changes are counted in tokens or words, not in '{self.unit}'.",
             ),
         )

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from maskov.constraints.base import per_model
 from maskov.energies.base import Energy, contents
 from maskov.errors import InputError, ModelError, TooLongError, refuse
 from maskov.models.base import MaskedModel, coarse
@@ -26,6 +27,12 @@ from maskov.parts import quoted
 from maskov.random import Purpose, Rng
 from maskov.shipped import folder_of, source_of
 from maskov.types import Float, Int, Sequences, Tensor, inside, padded
+
+
+@per_model
+def same_tokens(model: MaskedModel, tokenizer: Any) -> bool:
+    """Whether a masked model, which has a tokenizer, has the tokens of another one."""
+    return bool(model.tokenizer.get_vocab() == tokenizer.get_vocab())  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True)
@@ -63,7 +70,6 @@ class NetworkEnergy(Energy):
         self.name = self._loading.find(name)
         folder = folder_of(self.name) if self.kind is None else source_of(self.name, self.kind)
         self._source = str(folder or self.name)
-        self._shared: tuple[MaskedModel, bool] | None = None
 
     @cached_property
     def _loaded(self) -> tuple[Any, Any]:
@@ -134,18 +140,11 @@ class NetworkEnergy(Energy):
         self._batcher.each(lengths.cpu(), work)
         values = torch.cat(found)
         refuse_nan(values, self.name)
-        place = torch.cat(order).argsort()
-        return values[place[which]]
+        return values[torch.cat(order).argsort()[which]]
 
     def shares_vocabulary(self, model: MaskedModel) -> bool:
         """Whether a masked model has the same tokens."""
-        if self._shared is None or self._shared[0] is not model:
-            same = (
-                isinstance(model, HuggingFaceModel)
-                and model.tokenizer.get_vocab() == self.tokenizer.get_vocab()
-            )
-            self._shared = (model, same)
-        return self._shared[1]
+        return isinstance(model, HuggingFaceModel) and same_tokens(model, self.tokenizer)
 
     def models(self) -> dict[str, str]:
         """Name the network and its fingerprint."""
@@ -184,10 +183,11 @@ class Classifier(NetworkEnergy):
     def _index(self) -> int:
         """The number of the label."""
         names = [name.lower() for name in self._labels]
-        if isinstance(self.label, int):
-            place = self.label
-        else:
-            place = next((n for n, name in enumerate(names) if name == self.label.lower()), -1)
+        place = (
+            self.label
+            if isinstance(self.label, int)
+            else next((n for n, name in enumerate(names) if name == self.label.lower()), -1)
+        )
         if not 0 <= place < len(names):
             raise InputError(
                 f"'{self.name}' has no label '{self.label}'; it has {', '.join(self._labels)}, "
@@ -197,13 +197,11 @@ class Classifier(NetworkEnergy):
 
     def __call__(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
         """Classify the sequences."""
-        index = self._index
-
-        def read(answer: Any, attention: Tensor) -> Tensor:
-            found: Tensor = -answer.logits.double().log_softmax(1)[:, index]
-            return found
-
-        return self.run(self.read(model, sequences), read).to(sequences.tokens.device)
+        index, encoded = self._index, self.read(model, sequences)
+        found = self.run(
+            encoded, lambda answer, _: -answer.logits.double().log_softmax(1)[:, index]
+        )
+        return found.to(sequences.tokens.device)
 
     def _inputs(self) -> dict[str, Any]:
         """Return the labels; refuse a label that the classifier has not."""
@@ -364,11 +362,6 @@ class Autoregressive(NetworkEnergy):
         ids = token_ids(self.tokenizer, text, self.name, add_special_tokens=False)
         return [int(i) for i in ids]
 
-    def knows(self, text: str) -> bool:
-        """Whether the tokenizer reads a text: it has tokens, and none is the unknown one."""
-        ids = self.tokenise(text)
-        return bool(ids) and self.tokenizer.unk_token_id not in ids
-
     def token_strings(self, ids: Sequence[int]) -> list[str]:
         """Return the spelling of this model's own tokens."""
         return [str(token) for token in self.tokenizer.convert_ids_to_tokens(list(ids))]
@@ -435,5 +428,4 @@ def references(sequences: Sequences, energy: object) -> Sequences:
             f"the energy '{energy}' compares with the text that a chain started from: give texts "
             "to start from (--start-text)."
         )
-    known = table >= 0
-    return Sequences(table.clamp(min=0), known.sum(1))
+    return Sequences(table.clamp(min=0), (table >= 0).sum(1))

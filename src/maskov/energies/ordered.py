@@ -32,6 +32,7 @@ from maskov.errors import InputError, refuse
 from maskov.models.base import MaskedModel, Queries
 from maskov.models.scorer import Scorer
 from maskov.moves.base import MaskedConditional
+from maskov.moves.filling import portions
 from maskov.random import CounterRng, Purpose, Rng
 from maskov.types import Bool, Float, Int, Sequences, Tensor
 
@@ -136,8 +137,8 @@ class Ordered(Energy):
         width = sequences.tokens.shape[1]
         found, passes = list[Tensor](), torch.zeros_like(sequences.lengths)
         for number in range(self.orders):
-            rank = self._rank(sequences, number)
             before = None if known is None else known[:, number * width : (number + 1) * width]
+            rank = self._rank(sequences, number)
             terms, spent = self._terms(scorer, sequences, rank, before, changed)
             found.append(terms)
             passes = passes + spent
@@ -160,10 +161,11 @@ class Ordered(Energy):
         """
         scorer.forget()
         free = sequences.scored
-        if self.rule is None:
-            rank = self._drawn_rank(sequences, chain, step, rng)
-        else:
-            rank = torch.full_like(sequences.tokens, _LATER).masked_fill(~free, _GIVEN)
+        rank = (
+            self._drawn_rank(sequences, chain, step, rng)
+            if self.rule is None
+            else torch.full_like(sequences.tokens, _LATER).masked_fill(~free, _GIVEN)
+        )
 
         def choose(logs: Tensor, row: Tensor, place: Tensor) -> Tensor:
             return rng.categorical(logs.exp(), chain[row], step[row], Purpose.TOKEN, place)
@@ -204,8 +206,7 @@ class Ordered(Energy):
         if self.order == "right-to-left":
             key = -key
         # Equal keys, those of one group, have one rank.
-        value = torch.where(free, key, torch.inf)
-        sorted_, place = value.sort(dim=1)
+        sorted_, place = torch.where(free, key, torch.inf).sort(dim=1)
         new = torch.cat([torch.zeros_like(free[:, :1]), sorted_[:, 1:] != sorted_[:, :-1]], dim=1)
         return torch.zeros_like(place).scatter(1, place, new.cumsum(1)).masked_fill(~free, _GIVEN)
 
@@ -216,8 +217,7 @@ class Ordered(Energy):
             return position.double()
         size = size[:, None].expand(position.shape).flatten()
         rng, which = CounterRng(self.seed), torch.full_like(size, number)
-        drawn = rng.uniform(which, size, Purpose.ORDER, position.flatten())
-        return drawn.view(position.shape)
+        return rng.uniform(which, size, Purpose.ORDER, position.flatten()).view(position.shape)
 
     def _terms(
         self,
@@ -234,8 +234,7 @@ class Ordered(Energy):
         terms = torch.zeros(rank.shape, dtype=torch.float64, device=rank.device)
         if known is not None:
             terms = torch.where(scored & ~again, known, terms)
-        last = rank.amax(1)
-        passes = (last - first + 1).clamp(min=0)
+        passes = (rank.amax(1) - first + 1).clamp(min=0)
         row = torch.arange(len(rank), device=rank.device).repeat_interleave(passes)
         if not row.numel():
             return terms, passes
@@ -264,29 +263,19 @@ class Ordered(Energy):
         token: Int[Tensor, " places"] | None = None,
     ) -> Tensor:
         """Return log p at the next places: of every token, or of a given one for each."""
-        model, conditional = scorer.model, self.conditional
         row, place = next_.nonzero(as_tuple=True)
-        partly = conditional.filling(
-            sequences.rows(row), torch.zeros_like(next_[row]), place, model
+        partly = self.conditional.filling(
+            sequences.rows(row), torch.zeros_like(next_[row]), place, scorer.model
         )
         queries = Queries(sequences.tokens, sequences.lengths, next_, sequences.source)
-        vectors = scorer.hidden_once(queries)
-        found, begin = list[Tensor](), 0
-        for part in torch.split(vectors, model.head_rows):
-            allowed = None
-            if partly is not None:
-                these = torch.arange(begin, begin + len(part), device=row.device)
-                allowed = conditional.allowed(partly.rows(these), model)
-                if not bool(allowed.any(1).all()):
-                    raise InputError(
-                        "the constraints together left no token for a place, so that draws under "
-                        "them are not normalised: drop one of them, or --particles."
-                    )
-            logs = conditional.log_probabilities(model.logits(part), model.forbidden, allowed)
-            if token is not None:
-                logs = logs.gather(1, token[begin : begin + len(part), None])[:, 0]
-            found.append(logs)
-            begin += len(part)
+        vectors, found = scorer.hidden_once(queries), list[Tensor]()
+        for part, _, logs, stuck in portions(vectors, self.conditional, scorer, partly):
+            if partly is not None and bool(stuck.any()):
+                raise InputError(
+                    "the constraints together left no token for a place, so that draws under "
+                    "them are not normalised: drop one of them, or --particles."
+                )
+            found.append(logs if token is None else logs.gather(1, token[part, None])[:, 0])
         return torch.cat(found)
 
     def _surest(
@@ -353,10 +342,10 @@ class Ordered(Energy):
             rank = torch.where(stays, old, rank)
             terms = torch.where(stays, known[:, :width], terms)
 
-        def choose(logs: Tensor, row: Tensor, place: Tensor) -> Tensor:
-            return sequences.tokens[row, place]
-
-        _, passes = self._reveal(scorer, sequences, rank == _LATER, rank, terms, choose)
+        _, passes = self._reveal(
+            scorer, sequences, rank == _LATER, rank, terms,
+            lambda logs, row, place: sequences.tokens[row, place],
+        )  # fmt: skip
         return Evaluation(terms.sum(1), torch.cat([terms, rank.double()], dim=1), passes)
 
     def is_part(self, other: Energy) -> bool:

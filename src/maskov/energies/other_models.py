@@ -8,8 +8,9 @@ from pathlib import Path
 
 import torch
 
+from maskov.constraints.base import per_model
 from maskov.energies.base import Energy, Norm, Raw
-from maskov.energies.networks import Loading, check_lengths, refuse_nan
+from maskov.energies.networks import Loading, check_lengths, refuse_nan, same_tokens
 from maskov.errors import InputError
 from maskov.models import load
 from maskov.models.autoregressive import AutoregressiveTranslator
@@ -33,7 +34,6 @@ class OtherModel(Energy):
     def __init__(self, energy: Raw | Norm, name: str, loading: Loading | None = None) -> None:
         self._loading = loading or Loading()
         self.energy, self.name = energy, self._loading.find(name)
-        self._matched: tuple[MaskedModel, Tensor] | None = None
 
     @cached_property
     def _scorer(self) -> Scorer:
@@ -49,8 +49,9 @@ class OtherModel(Energy):
     def __call__(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
         """Run the other model's masked passes."""
         check_lengths(sequences.lengths.tolist(), self._scorer.model.max_length, self.name)
-        tokens = self._translated(model, sequences)
-        plain = replace(sequences, tokens=tokens, pass_cache=None, reference=None)
+        plain = replace(
+            sequences, tokens=self._translated(model, sequences), pass_cache=None, reference=None
+        )
         cache = self._scorer.cache(plain, self.energy.normalised, groups=self.energy.groups)
         values = self.energy(self._scorer.model, replace(plain, pass_cache=cache))
         self._scorer.check()
@@ -58,34 +59,12 @@ class OtherModel(Energy):
 
     def _translated(self, model: MaskedModel, sequences: Sequences) -> Tensor:
         """Return the sequences in the other model's numbers of tokens."""
-        if self._matched is None or self._matched[0] is not model:
-            self._matched = model, self._numbers(model)
-        found = self._matched[1][sequences.tokens].masked_fill(~sequences.inside, 0)
+        numbers = _numbers(self._scorer.model, model, self.name)
+        found = numbers[sequences.tokens].masked_fill(~sequences.inside, 0)
         if bool((found < 0).any()):
-            token = int(sequences.tokens[found < 0][0])
-            (spelled,) = model.token_strings([token])
+            (spelled,) = model.token_strings(sequences.tokens[found < 0][:1].tolist())
             raise InputError(f"'{self.name}' has no token '{spelled}', so it cannot score it.")
         return found
-
-    def _numbers(self, model: MaskedModel) -> Tensor:
-        """Return the other model's number of each token, -1 for those it lacks."""
-        mine = self._scorer.model
-        known = {
-            token: number
-            for number, token in enumerate(mine.token_strings(range(mine.vocabulary_size)))
-            if mine.may_stand(number)
-        }
-        spelled = model.token_strings(range(model.vocabulary_size))
-        numbers = torch.tensor([known.get(token, -1) for token in spelled], device=model.device)
-        missing = ((numbers < 0) & ~model.forbidden).nonzero().flatten().tolist()
-        if missing:
-            some = ", ".join(f"'{spelled[number]}'" for number in missing[:3])
-            raise InputError(
-                f"'{self.name}' and '{model.name}' have different tokens: a product of two models "
-                f"needs all tokens of the second in the first, which lacks {some}"
-                f"{f' and {len(missing) - 3} more' if len(missing) > 3 else ''}."
-            )
-        return numbers
 
     def models(self) -> dict[str, str]:
         """Name the model and its fingerprint."""
@@ -95,6 +74,27 @@ class OtherModel(Energy):
         kind = "raw" if isinstance(self.energy, Raw) else "norm"
         groups = "" if self.energy.groups is None else f", groups={self.energy.groups}"
         return f"{kind}({quoted(self.name)}{groups})"
+
+
+@per_model
+def _numbers(other: MaskedModel, model: MaskedModel, name: str) -> Tensor:
+    """Return the number that the other model, so called, has for each token; −1: none."""
+    known = {
+        token: number
+        for number, token in enumerate(other.token_strings(range(other.vocabulary_size)))
+        if other.may_stand(number)
+    }
+    spelled = model.token_strings(range(model.vocabulary_size))
+    numbers = torch.tensor([known.get(token, -1) for token in spelled], device=model.device)
+    missing = ((numbers < 0) & ~model.forbidden).nonzero().flatten().tolist()
+    if missing:
+        some = ", ".join(f"'{spelled[number]}'" for number in missing[:3])
+        raise InputError(
+            f"'{name}' and '{model.name}' have different tokens: a product of two models "
+            f"needs all tokens of the second in the first, which lacks {some}"
+            f"{f' and {len(missing) - 3} more' if len(missing) > 3 else ''}."
+        )
+    return numbers
 
 
 class AutoregressiveTranslation(Energy):
@@ -114,7 +114,6 @@ class AutoregressiveTranslation(Energy):
         self._loading = loading or Loading()
         self.name, self._dtype = self._loading.find(name), dtype
         self._sources: Sources | None = None
-        self._checked: MaskedModel | None = None
 
     @cached_property
     def _model(self) -> AutoregressiveTranslator:
@@ -131,16 +130,17 @@ class AutoregressiveTranslation(Energy):
         sources, reader = self._read(model), self._model
         if sequences.source is None:
             raise no_sources(self, model)
-        given = (sequences.source, sequences.tokens, sequences.lengths)
-        source, tokens, lengths = (one.to(reader.device) for one in given)
+        source, tokens, lengths = (
+            one.to(reader.device) for one in (sequences.source, sequences.tokens, sequences.lengths)
+        )
         # What is too long is read in part, and is impossible whatever that gives.
         kept = lengths.clamp(max=reader.max_length)
         with coarse(isinstance(model, ConditionalModel) and model.coarse_products):
             found = reader.token_terms(sources, source, tokens[:, : reader.max_length], kept)
         refuse_nan(found, self.name)
         last = kept[:, None]
-        end = found.gather(1, last)
-        terms = found.scatter(1, last, 0.0)[:, :-1].scatter_add(1, last - 1, end)
+        ends = found.gather(1, last)
+        terms = found.scatter(1, last, 0.0)[:, :-1].scatter_add(1, last - 1, ends)
         terms[:, 0] = terms[:, 0].masked_fill(lengths > reader.max_length, torch.inf)
         padded = torch.nn.functional.pad(terms, (0, tokens.shape[1] - terms.shape[1]))
         return padded.to(sequences.tokens.device)
@@ -149,13 +149,11 @@ class AutoregressiveTranslation(Energy):
         """Return the sources of a model as this energy's own network encodes them."""
         if not isinstance(model, ConditionalModel) or model.sources is None:
             raise no_sources(self, model)
-        if self._checked is not model:
-            if self._model.tokenizer.get_vocab() != model.tokenizer.get_vocab():
-                raise InputError(
-                    f"'{self.name}' and '{model.name}' have different tokens: the energy '{self}' "
-                    "needs a model with the same vocabulary."
-                )
-            self._checked = model
+        if not same_tokens(model, self._model.tokenizer):
+            raise InputError(
+                f"'{self.name}' and '{model.name}' have different tokens: the energy '{self}' "
+                "needs a model with the same vocabulary."
+            )
         if self._sources is None or self._sources.texts != model.sources.texts:
             self._sources = self._model.read(model.sources.texts)
         return self._sources

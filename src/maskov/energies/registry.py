@@ -64,41 +64,35 @@ def parse_energy(
     `causal` is the model meant by a bare `autoregressive`; `loading` says how models are loaded.
     Parts named by an import path are imported only if they are trusted.
     """
-    terms = _terms(text)
+    terms = weighted_terms(text)
     if len(terms) > MOST_TERMS:
         raise InputError(f"an energy has at most {MOST_TERMS} terms, not {len(terms):,}.")
     parts = (
         (weight, _named(name, causal, text, loading or Loading(), trust_parts))
-        for weight, name in (_weighted(term, text) for term in terms)
+        for weight, name in terms
     )
-    return reduce(add, (part if weight is None else weight * part for weight, part in parts))
+    return reduce(add, (part if weight == 1 else weight * part for weight, part in parts))
 
 
 def weighted_terms(text: str) -> list[tuple[float, str]]:
-    """Return the weight and the name of each part of an energy, without building any."""
-    pairs = (_weighted(term, text) for term in _terms(text))
-    return [(1.0 if weight is None else weight, name.strip()) for weight, name in pairs]
+    """Return the weight and the name of each part of an energy, without building any.
 
-
-def _terms(text: str) -> list[str]:
-    """Cut at each plus sign, but for those inside parentheses or quotes or a number (1e+20)."""
+    Terms end at each plus sign, but for those inside parentheses or quotes or a number (1e+20).
+    """
     terms: list[str] = []
     for piece in split_outside(text, "+"):
         if terms and re.search(r"[\d.][eE]$", terms[-1]):
             terms[-1] += "+" + piece
         else:
             terms.append(piece)
-    return terms
-
-
-def _weighted(term: str, text: str) -> tuple[float | None, str]:
-    pieces = split_outside(term, "*")
-    if len(pieces) == 1:
-        return None, pieces[0]
-    try:
-        return float(pieces[0]), "*".join(pieces[1:])
-    except ValueError:
-        raise _unknown(text) from None
+    found = []
+    for term in terms:
+        first, *rest = split_outside(term, "*")
+        try:
+            found.append((float(first), "*".join(rest).strip()) if rest else (1.0, first.strip()))
+        except ValueError:
+            raise _unknown(text) from None
+    return found
 
 
 def _named(term: str, causal: str | None, text: str, loading: Loading, trust_parts: bool) -> Energy:
@@ -108,7 +102,16 @@ def _named(term: str, causal: str | None, text: str, loading: Loading, trust_par
         name = model[1] or causal
         if name is None:
             raise InputError("'autoregressive' needs a causal LM: write autoregressive(MODEL).")
-        return _causal(loading.find(name), loading)
+        name = loading.find(name)
+        if translation_folder(name) is not None:
+            return AutoregressiveTranslation(name, loading)
+        return Autoregressive(
+            name,
+            loading.device,
+            trust_remote_code=loading.trust_remote_code,
+            budget=loading.budget,
+            allow_download=loading.allow_download,
+        )
     try:
         name, arguments, options = parse_call(term)
     except InputError:
@@ -130,19 +133,6 @@ def _named(term: str, causal: str | None, text: str, loading: Loading, trust_par
             f"'{term.strip()}' has arguments that '{name}' does not take; `maskov sample --help` "
             "and docs/how-to/rewrite.md show how it is written."
         ) from None
-
-
-def _causal(name: str, loading: Loading) -> Energy:
-    """Return −log p under a causal LM or, if the folder holds one, a translation model."""
-    if translation_folder(name) is not None:
-        return AutoregressiveTranslation(name, loading)
-    return Autoregressive(
-        name,
-        loading.device,
-        trust_remote_code=loading.trust_remote_code,
-        budget=loading.budget,
-        allow_download=loading.allow_download,
-    )
 
 
 def _masked(

@@ -43,8 +43,7 @@ class DelayedAcceptance:
 
     def __post_init__(self) -> None:
         if isinstance(self.nearest, int):
-            counts: tuple[int, ...] = (self.nearest,) if self.nearest else ()
-            object.__setattr__(self, "nearest", counts)
+            object.__setattr__(self, "nearest", (self.nearest,) if self.nearest else ())
         refuse(
             (
                 any(count < 1 for count in self.early)
@@ -135,9 +134,8 @@ class AcceptanceStages:
         """
         every = [stage for part in self.others for stage in part.stages]
         plain = len(self.energy.parts) + len(every) - len(self.others)
-        cached = (stage for stage in every if isinstance(stage, Ordered))
-        counted = takewhile(lambda one: one is not before, cached)
-        return plain + sum(one.cells(width) for one in counted)
+        counted = takewhile(lambda stage: stage is not before, every)
+        return plain + sum(one.cells(width) for one in counted if isinstance(one, Ordered))
 
     def memory(self, energy: Ordered, width: int) -> slice:
         """Return the columns of what one of the parts remembers."""

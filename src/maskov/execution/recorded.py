@@ -431,7 +431,7 @@ def rounds_of(kernel: Kernel) -> type[SiteRounds] | type[WindowRounds] | None:
     others = all(type(part) in _BY_LENGTH for _, part in energy.others)
     if move.conditional.constraints or not energy.needs_passes or not others:
         return None
-    alone = len(known) == 1 and energy.groups is None and energy.sums_over_passes
+    alone = len(known) == 1 and energy.groups is None and not energy.others
     if alone and single_site(move):
         return SiteRounds
     return WindowRounds if all(_fills_windows(part.move) for part in known) else None

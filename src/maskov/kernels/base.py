@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 import torch
+from torch.nn.functional import pad
 
 from maskov.config import Schedule
 from maskov.energies.base import Energy
@@ -32,9 +33,11 @@ class Target:
 
     def same_as(self, other: Target | None) -> bool:
         """Whether both are one distribution, by the objects they are made of."""
-        if other is None or self.temperature != other.temperature:
-            return False
-        return self.energy.same_as(other.energy)
+        return (
+            other is not None
+            and self.temperature == other.temperature
+            and self.energy.same_as(other.energy)
+        )
 
 
 class Kernel(ABC):
@@ -95,13 +98,13 @@ class Kernel(ABC):
             f"'{self}' cannot take another energy for its burn-in: drop --burn-in-energy."
         )
 
-    def forced(self) -> Kernel | None:
-        """Return this kernel accepting everything, for initialisation; None if it cannot."""
-        return None
+    def forced(self) -> Kernel:
+        """Return this kernel accepting everything, for initialisation."""
+        raise InputError(f"'{self}' cannot accept everything: drop --force-accept.")
 
     def with_kernels(self, kernels: tuple[Kernel, ...]) -> Kernel:
         """Return this kernel made of other ones, as many as it has."""
-        return self
+        return replace(self, kernels=kernels)  # type: ignore[type-var]
 
 
 class Composite(Kernel):
@@ -135,11 +138,6 @@ class Composite(Kernel):
         """That of the first part."""
         return self.kernels[0].conditional
 
-    @property
-    def reaches_everything(self) -> bool:  # type: ignore[override]
-        """Whether some part does."""
-        return any(kernel.reaches_everything for kernel in self.kernels)
-
     def init(self, chains: Chains, scorer: Scorer) -> Chains:
         """Prepare the first part."""
         return self.kernels[0].init(chains, scorer)
@@ -160,7 +158,7 @@ class Composite(Kernel):
         """Make a step of the first part."""
         return self.kernels[0].step(chains, rows, scorer, rng)
 
-    def forced(self) -> Kernel | None:
+    def forced(self) -> Kernel:
         """Accept everything, as the first part would."""
         return self.kernels[0].forced()
 
@@ -177,18 +175,6 @@ def with_leaves(kernel: Kernel, change: Callable[[Kernel], Kernel]) -> Kernel:
     if not kernel.kernels:
         return change(kernel)
     return kernel.with_kernels(tuple(with_leaves(one, change) for one in kernel.kernels))
-
-
-# What is of a state, and not of the row that it is in.
-_STATE = (
-    "tokens", "lengths", "free", "region", "confidence", "ancestor", "part_values", "pass_cache",
-)  # fmt: skip
-
-
-def taken(chains: Chains, index: Int[Tensor, " chains"]) -> Chains:
-    """Let every row take over the state of another."""
-    rows = chains.rows(index, known=True)
-    return replace(chains, **{name: getattr(rows, name) for name in _STATE})
 
 
 def counted(chains: Chains, rows: Int[Tensor, " n"]) -> Chains:
@@ -232,29 +218,22 @@ class BurnIn(Composite):
     """A kernel that runs take through the `epochs` of burn-in with `first` as its target.
 
     A schedule names that energy (`Schedule.burn_in_energy`). After burn-in, and in all that it says
-    of itself, it is `kernel`.
+    of itself, it is the only one of its `kernels`.
     """
 
-    kernel: Kernel
     first: Energy
     epochs: int
-
-    @property
-    def kernels(self) -> tuple[Kernel, ...]:  # type: ignore[override]
-        """The kernel after burn-in."""
-        return (self.kernel,)
-
-    def with_kernels(self, kernels: tuple[Kernel, ...]) -> Kernel:
-        """Return a burn-in of another kernel."""
-        return replace(self, kernel=kernels[0])
+    kernels: tuple[Kernel, ...]
 
     def at(self, epoch: int, temperature: float | None, block: int | None) -> Kernel:
         """Return the kernel of one epoch, with the energy that it has there."""
-        kernel = self.kernel.with_energy(self.first) if epoch < self.epochs else self.kernel
+        kernel = self.kernels[0]
+        if epoch < self.epochs:
+            kernel = kernel.with_energy(self.first)
         return kernel.at(epoch, temperature, block)
 
     def __str__(self) -> str:
-        return str(self.kernel)
+        return str(self.kernels[0])
 
 
 @dataclass(frozen=True)
@@ -287,10 +266,6 @@ class Mixture(Composite):
                 "the weights of a mixture must be above 0.",
             ),
         )
-
-    def with_kernels(self, kernels: tuple[Kernel, ...]) -> Kernel:
-        """Return the composition of other parts."""
-        return replace(self, kernels=kernels)
 
     def at(self, epoch: int, temperature: float | None, block: int | None) -> Kernel:
         """Let every part follow the schedule."""
@@ -343,28 +318,27 @@ def _joined(infos: list[StepInfo], rows: Int[Tensor, " n"]) -> StepInfo:
     """
     if len(infos) == 1:
         return infos[0]
-    order = torch.cat([info.proposal.rows for info in infos]).argsort()
-    order = order[rows.argsort().argsort()]
-    nothing: dict[str, Any] = dict.fromkeys(("passed", "confidence", "resized", "evaluated"))
-    proposals = [replace(info.proposal, **nothing) for info in infos]
+    order = torch.cat([info.proposal.rows for info in infos]).argsort()[rows.argsort().argsort()]
 
     def join(values: Sequence[Any]) -> Any:
         first = values[0]
         if first is None:
             return None
         if is_dataclass(first):
-            record, names = type(values[0]), [field.name for field in fields(first)]
-            return record(**{name: join([getattr(one, name) for one in values]) for name in names})
+            names = [field.name for field in fields(first)]
+            joined = {name: join([getattr(one, name) for one in values]) for name in names}
+            return type(values[0])(**joined)
         if first.dim() == 2:  # parts may have different numbers of tests
             empty = torch.nan if first.is_floating_point() else 0
             widest = max(value.shape[1] for value in values)
-            pad = torch.nn.functional.pad
             values = [pad(one, (0, widest - one.shape[1]), value=empty) for one in values]
         return torch.cat(list(values))[order]
 
-    pairs = zip(infos, proposals, strict=True)
-    joined: StepInfo = join([replace(info, proposal=proposal) for info, proposal in pairs])
-    return joined
+    nothing: dict[str, Any] = dict.fromkeys(("passed", "confidence", "resized", "evaluated"))
+    whole: StepInfo = join(
+        [replace(info, proposal=replace(info.proposal, **nothing)) for info in infos]
+    )
+    return whole
 
 
 def energies_of(kernel: Kernel) -> list[Energy]:
@@ -388,10 +362,7 @@ def epoch(
     if not bool(chains.epoch_step.any()):
         chains = kernel.begin(chains, rng)
     steps = kernel.steps(chains)
-    while True:
-        rows = (chains.epoch_step < steps).nonzero().flatten()
-        if not rows.numel():
-            return
+    while (rows := (chains.epoch_step < steps).nonzero().flatten()).numel():
         chains, info = kernel.step(chains, rows, scorer, rng)
         yield chains, info
 
@@ -416,9 +387,4 @@ def kernel_at(kernel: Kernel, schedule: Schedule, epoch: int) -> Kernel:
         None if temperature is None else temperature.at(epoch),
         None if schedule.block is None else schedule.block_at(epoch),
     )
-    if epoch >= schedule.force_accept:
-        return now
-    forced = now.forced()
-    if forced is None:
-        raise InputError(f"'{kernel}' cannot accept everything: drop --force-accept.")
-    return forced
+    return now if epoch >= schedule.force_accept else now.forced()

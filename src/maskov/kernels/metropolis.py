@@ -41,7 +41,6 @@ from maskov.types import (
     PartValues,
     PassCache,
     Proposal,
-    ProposalPasses,
     Sequences,
     StepInfo,
     Tensor,
@@ -179,8 +178,8 @@ class Metropolis(MoveKernel):
         if self.delayed.nearest is None:
             # Passes of single positions justify an early test; of groups there are few.
             alone = self.energy.needs_passes and self.energy.groups is None
-            early = 2 if alone and self.move.local else 0
-            object.__setattr__(self, "delayed", DelayedAcceptance(early))
+            delayed = DelayedAcceptance(2 if alone and self.move.local else 0)
+            object.__setattr__(self, "delayed", delayed)
 
     @property
     def leaves_invariant(self) -> bool:
@@ -209,9 +208,10 @@ class Metropolis(MoveKernel):
         """Run the masked passes of the current tokens and every other part of the energy."""
         if self._initialised(chains):
             return chains
-        energy, known = self.energy, chains.part_values
+        energy, known, cache = self.energy, chains.part_values, chains.pass_cache
         # Passes that another kernel has cached may mask other positions.
-        cache = chains.pass_cache if self._caches(chains) else None
+        if not energy.needs_passes or (cache is not None and cache.groups != energy.groups):
+            cache = None
         if energy.needs_passes and cache is None:
             cache = scorer.cache(chains.sequences, energy.needs_normaliser, groups=energy.groups)
         elif energy.needs_normaliser and cache is not None:
@@ -234,9 +234,8 @@ class Metropolis(MoveKernel):
     def _part_values(self, scorer: Scorer, sequences: Sequences) -> Float[Tensor, "chains parts"]:
         """Evaluate every part of the energy and every early stage of one."""
         scorer.forget()
-        width = sequences.tokens.shape[1]
-        columns = self.plan.columns(width)
-        values = sequences.lengths.new_zeros((len(sequences.lengths), columns)).double()
+        count, width = sequences.tokens.shape
+        values = sequences.lengths.new_zeros((count, self.plan.columns(width))).double()
         for column, (_, part) in enumerate(self.energy.parts):
             if isinstance(part, MaskedEnergy):
                 values[:, column] = part(scorer.model, sequences)
@@ -250,22 +249,23 @@ class Metropolis(MoveKernel):
                     values[:, column] = evaluated(stage, scorer.model, sequences)
         return values
 
-    def _caches(self, chains: Chains) -> bool:
-        """Whether the chains cache just the masked passes that the energy needs."""
-        if not self.energy.needs_passes:
-            return chains.pass_cache is None
-        return chains.pass_cache is not None and chains.pass_cache.groups == self.energy.groups
-
     def _initialised(self, chains: Chains) -> bool:
-        known = chains.part_values
-        return known is not None and self.energy.same_as(known.of) and self._caches(chains)
+        """Whether chains know this energy, and cache just the masked passes that it needs."""
+        known, cache = chains.part_values, chains.pass_cache
+        return (
+            known is not None
+            and self.energy.same_as(known.of)
+            and self.energy.needs_passes == (cache is not None)
+            and (cache is None or cache.groups == self.energy.groups)
+        )
 
     def log_ratio(
         self, chains: Chains, proposal: Proposal, energy_drop: Tensor
     ) -> Float[Tensor, " n"]:
         """Return the log of the Metropolis-Hastings ratio, given by how much the energy falls."""
-        log_q = proposal.log_q_forward, proposal.log_q_reverse
-        return log_ratio(energy_drop, *log_q, self.target_temperature)
+        return log_ratio(
+            energy_drop, proposal.log_q_forward, proposal.log_q_reverse, self.target_temperature
+        )
 
     def step(
         self, chains: Chains, rows: Int[Tensor, " n"], scorer: Scorer, rng: Rng
@@ -350,8 +350,8 @@ class ProposalScores:
         self._plan, self._energy = kernel.plan, kernel.energy
         rows = proposal.rows
         assert chains.part_values is not None
-        known = chains.part_values.rows(rows)
-        self.energy_old = known.energy
+        self._known = chains.part_values.rows(rows)
+        self.energy_old = self._known.energy
         # Those of proposals that nothing tests are the chains' own.
         self.energy_new = torch.where(proposal.novel, torch.nan, self.energy_old)
         self.passes = torch.zeros_like(rows)
@@ -359,7 +359,7 @@ class ProposalScores:
         self.calls = rows.new_zeros((len(rows), len(self._plan.others)))
         self.pass_cache: PassCache | None = None
         # Those of the proposals are right up to where the tests are.
-        self._old, self.values = known.values, known.values.clone()
+        self.values = self._known.values.clone()
         self._missing = torch.zeros_like(proposal.changed)
         if self._energy.needs_passes and chains.pass_cache is not None and proposal.novel.any():
             self._begin_passes(chains.pass_cache.rows(rows))
@@ -369,8 +369,7 @@ class ProposalScores:
         proposal, scorer, groups = self._proposal, self._scorer, self._energy.groups
         alike = proposal.lengths == self._chains.lengths[proposal.rows]
         still = unseen(proposal.changed, groups) & alike[:, None]
-        renewed = still & proposal.changed
-        row, place = renewed.nonzero(as_tuple=True)
+        row, place = (still & proposal.changed).nonzero(as_tuple=True)
         if row.numel():
             tokens = proposal.tokens[row, place]
             score = scorer.model.logit_of(known.hidden[row, place], tokens)
@@ -378,22 +377,17 @@ class ProposalScores:
             known = replace(known, logit=known.logit.index_put((row, place), score.double()))
         held = inside(proposal.lengths, proposal.tokens.shape[1])
         missing = held & ~still & proposal.novel[:, None]
-        if proposal.passed is not None and proposal.passed.groups == groups:
-            known, missing = self._with_passed(known, missing, proposal.passed)
+        passed = proposal.passed
+        if passed is not None and passed.groups == groups:
+            # Proposing has run some of those that are missing.
+            wanted = missing[passed.row, passed.place]
+            row, place, hidden = passed.row[wanted], passed.place[wanted], passed.hidden[wanted]
+            if row.numel():
+                tokens = proposal.tokens[row, place]
+                scores = scorer.scores(hidden, tokens, self._energy.needs_normaliser)
+                known = known.put_at(row, place, hidden, *scores)
+                missing = missing.index_put((row, place), torch.zeros_like(wanted[wanted]))
         self.pass_cache, self._missing = known, missing
-
-    def _with_passed(
-        self, known: PassCache, missing: Bool[Tensor, "n length"], passed: ProposalPasses
-    ) -> tuple[PassCache, Bool[Tensor, "n length"]]:
-        """Add the passes that proposing has run, where they are still missing."""
-        wanted = missing[passed.row, passed.place]
-        row, place, hidden = passed.row[wanted], passed.place[wanted], passed.hidden[wanted]
-        if not row.numel():
-            return known, missing
-        tokens = self._proposal.tokens[row, place]
-        scores = self._scorer.scores(hidden, tokens, self._energy.needs_normaliser)
-        known = known.put_at(row, place, hidden, *scores)
-        return known, missing.index_put((row, place), torch.zeros_like(wanted[wanted]))
 
     def energy_drop(self, number: int, index: Int[Tensor, " n"]) -> Float[Tensor, " n"]:
         """Return by how much the energy falls, from what stage `number` knows."""
@@ -407,55 +401,49 @@ class ProposalScores:
             # What an expert cannot read is impossible, whatever the sign of its weight.
             weight = self._plan.others[part].weight
             too_long = math.copysign(math.inf, weight) if weight else 0.0
-            sequences = self._sequences(index)
-            found = evaluated(energy, self._scorer.model, sequences, too_long)
-            self.values[index, column] = found
-        if self._energy.needs_passes and stage.nearest != 0:
-            self._run_passes(stage, index)
+            self.values[index, column] = evaluated(
+                energy, self._scorer.model, self._sequences(index), too_long
+            )
+        if self.pass_cache is not None and stage.nearest != 0:
+            self._run_passes(self.pass_cache, stage, index)
         if number == len(self._plan.stages) - 1:
             return self._whole_drop(index)
-        known = self._plan.other_drop(stage, self._old[index], self.values[index])
-        return self._masked_drop(stage, index) + known
+        others = self._plan.other_drop(stage, self._known.values[index], self.values[index])
+        return self._masked_drop(stage, index) + others
 
     def _evaluate(self, energy: Ordered, column: int, index: Tensor) -> None:
         """Evaluate an energy from what it remembers of the chains' own sequences."""
         proposal, memory = self._proposal, self._plan.memory(energy, self._proposal.tokens.shape[1])
         if proposal.evaluated is not None and energy.is_part(proposal.evaluated[0]):
             # Its passes are among those of proposing.
-            found = proposal.evaluated[1]
-            self.values[index, column] = found.value[index]
-            self.values[index, memory] = found.cells[index]
-            return
-        changed = proposal.changed[index]
-        if proposal.resized is not None:  # nothing is where it was
-            changed = torch.ones_like(changed)
-        known = self._old[index, memory]
-        found = energy.evaluate(self._scorer, self._sequences(index), known, changed)
+            found = proposal.evaluated[1].rows(index)
+        else:
+            known, changed = self._known.values[index, memory], proposal.changed[index]
+            if proposal.resized is not None:  # nothing is where it was
+                changed = torch.ones_like(changed)
+            found = energy.evaluate(self._scorer, self._sequences(index), known, changed)
+            self.passes = self.passes.index_add(0, index, found.passes)
         self.values[index, column] = found.value
         self.values[index, memory] = found.cells
-        self.passes = self.passes.index_add(0, index, found.passes)
 
     def _sequences(self, index: Tensor) -> Sequences:
         proposal, chains = self._proposal, self._chains
         rows, cache = proposal.rows[index], self.pass_cache
         free = chains.free[rows] if proposal.resized is None else proposal.resized.free[index]
-        cache = None if cache is None else cache.rows(index)
         return Sequences(
-            proposal.tokens[index], proposal.lengths[index], cache, chains.source[rows],
-            chains.reference[rows], free,
+            proposal.tokens[index], proposal.lengths[index], cache and cache.rows(index),
+            chains.source[rows], chains.reference[rows], free,
         )  # fmt: skip
 
-    def _run_passes(self, stage: Stage, index: Tensor) -> None:
+    def _run_passes(self, cache: PassCache, stage: Stage, index: Tensor) -> None:
         """Run the masked passes that a stage is the first to need."""
-        if self.pass_cache is None:
-            return
         energy, near = self._energy, self._near(stage, index)
         near = positions_of(groups_with(near, energy.groups), near.shape[1])
         needed = self._missing[index] & near
         found = self._scorer.cache(
             self._sequences(index), energy.needs_normaliser, needed, energy.groups
         )
-        self.pass_cache = self.pass_cache.put(index, found)
+        self.pass_cache = cache.put(index, found)
         self._missing = self._missing.index_copy(0, index, self._missing[index] & ~needed)
         run = groups_with(needed, energy.groups).sum(1)
         self.passes = self.passes.index_add(0, index, run)
@@ -491,8 +479,7 @@ class ProposalScores:
             return near_window(resized.start[index], resized.size[index], lengths, width, count)
         near = near_all(proposal.changed[index], lengths, count)
         # The groups that hold one of them are known as a whole.
-        whole = positions_of(groups_with(near, self._energy.groups), width)
-        return whole & inside(lengths, width)
+        return positions_of(groups_with(near, self._energy.groups), width) & inside(lengths, width)
 
     def _whole_drop(self, index: Tensor) -> Float[Tensor, " n"]:
         """Return by how much the energy falls, part by part: a large constant cancels nothing."""
@@ -504,4 +491,4 @@ class ProposalScores:
         energy = self._energy.total(values)
         self._scorer.track_nan(energy)
         self.energy_new = self.energy_new.index_copy(0, index, energy)
-        return self._energy.total(self._old[index] - values)
+        return self._energy.total(self._known.values[index] - values)

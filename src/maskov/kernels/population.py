@@ -41,7 +41,7 @@ from itertools import pairwise
 
 import torch
 
-from maskov.energies.base import Sum
+from maskov.energies.base import Evaluation, Sum
 from maskov.energies.ordered import Ordered
 from maskov.errors import InputError, refuse
 from maskov.kernels.base import (
@@ -50,7 +50,6 @@ from maskov.kernels.base import (
     Target,
     counted,
     leaves,
-    taken,
     with_leaves,
     with_tokens,
 )
@@ -60,7 +59,26 @@ from maskov.moves import MaskedConditional, Move
 from maskov.random import Purpose, Rng
 from maskov.types import Chains, Float, Int, PartValues, Proposal, StepInfo, Tensor
 
-LEAST_PARTICLES = 2
+
+def _drawn(
+    start: Ordered, chains: Chains, rows: Int[Tensor, " n"], scorer: Scorer, rng: Rng
+) -> tuple[Proposal, Evaluation]:
+    """Draw a sequence for each of some chains, and find its energy; the way back is unknown."""
+    before = chains.sequences.rows(rows)
+    chain, step = chains.chain[rows], chains.step[rows]
+    tokens, found = start.drawn(scorer, before, chain, step, rng)
+    proposal = Proposal(
+        rows=rows,
+        before=before.tokens,
+        tokens=tokens,
+        lengths=before.lengths,
+        masked=before.scored,
+        log_q_forward=-found.value,
+        log_q_reverse=torch.full_like(found.value, torch.nan),
+        passes=found.passes,
+        evaluated=(start, found),
+    )
+    return proposal, found
 
 
 @dataclass(frozen=True)
@@ -85,21 +103,9 @@ class Redraw(Move):
         self, chains: Chains, rows: Int[Tensor, " n"], scorer: Scorer, rng: Rng
     ) -> Proposal:
         """Draw a sequence for each chain."""
-        before = chains.sequences.rows(rows)
-        chain, step = chains.chain[rows], chains.step[rows]
-        tokens, found = self.start.drawn(scorer, before, chain, step, rng)
+        proposal, _ = _drawn(self.start, chains, rows, scorer, rng)
         old, passes = self._old(chains, rows, scorer)
-        return Proposal(
-            rows=rows,
-            before=before.tokens,
-            tokens=tokens,
-            lengths=before.lengths,
-            masked=before.scored,
-            log_q_forward=-found.value,
-            log_q_reverse=-old,
-            passes=found.passes + passes,
-            evaluated=(self.start, found),
-        )
+        return replace(proposal, log_q_reverse=-old, passes=proposal.passes + passes)
 
     def _old(
         self, chains: Chains, rows: Int[Tensor, " n"], scorer: Scorer
@@ -138,20 +144,8 @@ class Draws(Kernel):
         self, chains: Chains, rows: Int[Tensor, " n"], scorer: Scorer, rng: Rng
     ) -> tuple[Chains, StepInfo]:
         """Draw all free positions of the chosen chains."""
-        before = chains.sequences.rows(rows)
-        chain, step = chains.chain[rows], chains.step[rows]
-        tokens, found = self.energy.drawn(scorer, before, chain, step, rng)
-        value, unknown = found.value, torch.full_like(found.value, torch.nan)
-        proposal = Proposal(
-            rows=rows,
-            before=before.tokens,
-            tokens=tokens,
-            lengths=before.lengths,
-            masked=before.scored,
-            log_q_forward=-value,
-            log_q_reverse=unknown,
-            passes=found.passes,
-        )
+        proposal, found = _drawn(self.energy, chains, rows, scorer, rng)
+        value, unknown = found.value, proposal.log_q_reverse
         everything = torch.ones_like(rows, dtype=torch.bool)
         info = StepInfo(
             proposal=proposal,
@@ -169,9 +163,9 @@ class Draws(Kernel):
         known = chains.part_values or PartValues(
             self.energy, whole.to(values.device), whole[:, 0].to(values.device)
         )
-        after = with_tokens(chains, proposal, everything)
         known = known.put(rows, PartValues(self.energy, values, value))
-        return counted(replace(after, part_values=known), rows), info
+        after = replace(with_tokens(chains, proposal, everything), part_values=known)
+        return counted(after, rows), info
 
     def __str__(self) -> str:
         return f"draws({self.energy})"
@@ -207,7 +201,7 @@ class Population(Composite):
                 "mixture of it, with one energy.",
             ),
             (
-                self.particles < LEAST_PARTICLES,
+                self.particles < 2,
                 f"a population has 2 particles or more, not {self.particles}.",
             ),
             (
@@ -225,11 +219,6 @@ class Population(Composite):
     def target(self) -> Target | None:
         """The distribution at the end of the path."""
         return self.kernel.target
-
-    @property
-    def kernels(self) -> tuple[Kernel, ...]:  # type: ignore[override]
-        """The kernel that moves particles at this point of the path."""
-        return (self._moving,)
 
     def bridge(self, share: float) -> Sum:
         """Return the energy of a point of the path; its parts are the same all along.
@@ -252,14 +241,15 @@ class Population(Composite):
         return 0.0 if epoch < 0 else self.path[min(epoch, len(self.path) - 1)] if self.path else 1.0
 
     @cached_property
-    def _moving(self) -> Kernel:
+    def kernels(self) -> tuple[Kernel, ...]:  # type: ignore[override]
+        """The kernel that moves particles at this point of the path."""
         energy = self.bridge(self.share(self.epoch))
 
         def changed(leaf: Kernel) -> Kernel:
             assert isinstance(leaf, Metropolis)
             return replace(leaf.with_energy(energy), target_temperature=1.0)
 
-        return with_leaves(self.kernel, changed)
+        return (with_leaves(self.kernel, changed),)
 
     def at(self, epoch: int, temperature: float | None, block: int | None) -> Population:
         """Return the kernel at a point of the path."""
@@ -277,9 +267,12 @@ class Population(Composite):
         weight = self.log_weights(chains, self.share(self.epoch - 1), self.share(self.epoch))
         first = slice(None, None, self.particles)
         uniform = rng.uniform(chains.chain[first], chains.step[first], Purpose.RESAMPLE)
-        index = systematic(weight.view(-1, self.particles), uniform)
-        chains = taken(replace(chains, log_weight=weight), index.flatten())
-        return self._moving.begin(chains, rng)
+        index = systematic(weight.view(-1, self.particles), uniform).flatten()
+        # A copy has the number of its row, and the random numbers of that.
+        copies = replace(
+            chains.rows(index, known=True), chain=chains.chain, step=chains.step, log_weight=weight
+        )
+        return super().begin(copies, rng)
 
     def log_weights(self, chains: Chains, one: float, other: float) -> Float[Tensor, " chains"]:
         """Return the log of the weights between two points of the path."""
@@ -294,16 +287,16 @@ class Population(Composite):
     def steps(self, chains: Chains) -> Int[Tensor, " chains"]:
         """Return the moves at a point; a particle without free positions makes none."""
         longer = chains.chain // self.particles % 2 == 1
-        moves = torch.where(longer, self.longer * self.moves, self.moves)
-        return moves * chains.free.any(1)
+        return torch.where(longer, self.longer * self.moves, self.moves) * chains.free.any(1)
 
     @property
     def even(self) -> Population:
         """Populations that all make as many moves as these do on average."""
         return replace(self, moves=round(self.moves * (1 + self.longer) / 2), longer=1)
 
-    def forced(self) -> None:
-        """Return nothing: particles are weighed, so that moves must test."""
+    def forced(self) -> Kernel:
+        """Refuse: particles are weighed, so that moves must test."""
+        return Kernel.forced(self)
 
     def with_kernels(self, kernels: tuple[Kernel, ...]) -> Kernel:
         """Return a population that is moved by another kernel."""
@@ -322,9 +315,8 @@ def backward(kernel: Population) -> Population:
     target = kernel.target
     if target is None or not isinstance(target.energy, Ordered) or target.temperature != 1:
         raise InputError("only an ordered energy at T = 1 has draws to go back from.")
-    shares = reversed((0.0, *kernel.path[:-1]))
     moving = kernel.kernel.with_energy(kernel.start)
-    path = tuple(1 - share for share in shares)
+    path = tuple(1 - share for share in reversed((0.0, *kernel.path[:-1])))
     return replace(kernel, kernel=moving, start=target.energy, path=path)
 
 

@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from inspect import signature
-from types import MappingProxyType
 from typing import Any
 
 from maskov.config import LinearSchedule
@@ -147,8 +146,7 @@ def imported_parts(data: Any) -> list[str]:
         energy = data.get("text" if name == "energy" else "energy")
         if isinstance(energy, str):
             for term in split_outside(energy, "+"):
-                call = split_outside(term, "*")[-1].strip()
-                path = call.partition("(")[0]
+                path = split_outside(term, "*")[-1].strip().partition("(")[0]
                 own += [path] if is_import_path(path) else []
         return own + [path for value in data.values() for path in imported_parts(value)]
     if isinstance(data, list):
@@ -156,53 +154,43 @@ def imported_parts(data: Any) -> list[str]:
     return []
 
 
-def from_data(
-    data: Any,
-    loading: Loading | None = None,
-    trust_parts: bool = False,
-    known: dict[str, Energy] | None = None,
-) -> Any:
-    """Build the part that `to_data` described; own parts are imported only if they are trusted.
-
-    Energies that are `known` by their names are taken as they are; those that are built are added,
-    so that equal ones load their models once.
-    """
-    known = {} if known is None else known
-
-    def energy(text: str) -> Energy:
-        if text not in known:
-            known[text] = parse_energy(text, loading=loading, trust_parts=trust_parts)
-        return known[text]
-
-    def built(value: Any) -> Any:
-        return from_data(value, loading, trust_parts, known)
-
-    if isinstance(data, list):
-        return tuple(map(built, data))
-    if not isinstance(data, dict) or "part" not in data:
-        return data
-    name, rest = data["part"], {key: value for key, value in data.items() if key != "part"}
-    if is_import_path(name):
-        options = {key: built(value) for key, value in rest["options"].items()}
-        return load_part(name, rest["arguments"], options, trust_parts)
-    if name == "energy":
-        return energy(rest["text"])
-    if name not in _PARTS:
-        raise InputError(f"unknown part '{name}'.")
-    values = {
-        key: energy(value) if key in _ENERGIES else built(value) for key, value in rest.items()
-    }
-    return _PARTS[name](**values)
-
-
 def kernel_from_data(
     data: dict[str, Any],
     loading: Loading | None = None,
     trust_parts: bool = False,
-    known: Mapping[str, Energy] = MappingProxyType({}),
+    known: Mapping[str, Energy] | None = None,
 ) -> Kernel:
-    """Build a kernel again."""
-    return as_kernel(from_data(data, loading, trust_parts, dict(known)))
+    """Build the kernel that `to_data` described; own parts are imported only if they are trusted.
+
+    Energies that are `known` by their names are taken as they are; of others, equal ones load their
+    models once.
+    """
+    energies = dict(known or {})
+
+    def energy(text: str) -> Energy:
+        if text not in energies:
+            energies[text] = parse_energy(text, loading=loading, trust_parts=trust_parts)
+        return energies[text]
+
+    def built(part: Any) -> Any:
+        if isinstance(part, list):
+            return tuple(map(built, part))
+        if not isinstance(part, dict) or "part" not in part:
+            return part
+        name, rest = part["part"], {key: value for key, value in part.items() if key != "part"}
+        if is_import_path(name):
+            options = {key: built(value) for key, value in rest["options"].items()}
+            return load_part(name, rest["arguments"], options, trust_parts)
+        if name == "energy":
+            return energy(rest["text"])
+        if name not in _PARTS:
+            raise InputError(f"unknown part '{name}'.")
+        values = {
+            key: energy(value) if key in _ENERGIES else built(value) for key, value in rest.items()
+        }
+        return _PARTS[name](**values)
+
+    return as_kernel(built(data))
 
 
 def as_kernel(part: object) -> Kernel:
@@ -216,12 +204,7 @@ def kernel_name(kernel: Kernel) -> str:
     """Return the short name of a kernel: mh, gibbs, mask-predict, or what its class is called."""
     if isinstance(kernel, Population):
         return kernel_name(kernel.kernel)
-    move = getattr(kernel, "move", None)
-    if (
-        type(kernel) is Gibbs
-        and isinstance(move, Site)
-        and isinstance(move.positions, LowestConfidence)
-    ):
+    if type(kernel) is Gibbs and kernel.fills_blanks:
         return "mask-predict"
     if type(kernel) is Mixture and all(type(part) is Metropolis for part in kernel.kernels):
         return "mh"
@@ -237,7 +220,16 @@ def named_moves(conditional: MaskedConditional) -> dict[str, Callable[..., Move]
         return Site(conditional, Sweep(order, block))
 
     def span(sizes: int | str | tuple[int, ...] = DEFAULT_SIZES) -> Move:
-        return Span(conditional, parse_sizes(sizes))
+        if not isinstance(sizes, tuple):
+            first, colon, last = str(sizes).partition(":")
+            try:
+                sizes = tuple(range(int(first), int(last if colon else first) + 1))
+            except ValueError:
+                raise InputError(
+                    f"the sizes of spans are a number or a range, not '{sizes}': write span(2) or "
+                    "span(1:3)."
+                ) from None
+        return Span(conditional, sizes)
 
     def redraw(*arguments: Any, **options: Any) -> Move:
         return Redraw(replace(Ordered(*arguments, **options), constraints=conditional.constraints))
@@ -249,20 +241,6 @@ def named_moves(conditional: MaskedConditional) -> dict[str, Callable[..., Move]
         "insert-delete": lambda: Resize(conditional, INSERT_DELETE),
         "resize": lambda: Resize(conditional, WINDOWS),
     }
-
-
-def parse_sizes(given: int | str | tuple[int, ...]) -> tuple[int, ...]:
-    """Read the sizes of spans: all of them, one, or a range such as `1:3`."""
-    if isinstance(given, tuple):
-        return given
-    first, colon, last = str(given).partition(":")
-    try:
-        return tuple(range(int(first), int(last if colon else first) + 1))
-    except ValueError:
-        raise InputError(
-            f"the sizes of spans are a number or a range, not '{given}': write span(2) or "
-            "span(1:3)."
-        ) from None
 
 
 # Moves as text such as `site:1,span:2`, an object, or a list of both, alone or with a weight.

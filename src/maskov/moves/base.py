@@ -128,8 +128,8 @@ class MaskedConditional:
 
         Each constraint is asked for itself.
         """
-        none = torch.zeros_like(sequences.tokens, dtype=torch.bool)
-        partly = self.filling(sequences, none, torch.zeros_like(sequences.lengths), model)
+        filled = torch.zeros_like(sequences.tokens, dtype=torch.bool)
+        partly = self.filling(sequences, filled, torch.zeros_like(sequences.lengths), model)
         if partly is None:
             return torch.ones_like(sequences.lengths, dtype=torch.bool)
         return torch.stack([one.possible(partly, model) for one in self.constraints]).all(0)
@@ -225,8 +225,7 @@ def ranked(
     """Rank the chosen positions by their keys; the others have the rank `NEVER`."""
     order = keys.masked_fill(~chosen, torch.inf).argsort(dim=1, stable=True)
     place = torch.arange(order.shape[1], device=order.device).expand(order.shape)
-    rank = torch.empty_like(order).scatter(1, order, place)
-    return rank.masked_fill(~chosen, NEVER)
+    return torch.empty_like(order).scatter(1, order, place).masked_fill(~chosen, NEVER)
 
 
 def random_rank(

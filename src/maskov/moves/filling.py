@@ -118,7 +118,11 @@ class Filling:
             for number in range(int(old.rank.max()) + 1):
                 self._read_back(number)
             confidence = confidence.gather(1, resized.origin.clamp(min=0))
-            self._stuck = self._stuck | self._closes_badly()
+            # A deletion fills nothing, and may leave what breaks a constraint.
+            reference = self._chains.reference[rows]
+            sequences = Sequences(new.tokens, new.lengths, reference=reference)
+            possible = self._conditional.possible(sequences, self._scorer.model)
+            self._stuck = self._stuck | (~possible & ~(new.rank >= 0).any(1))
         passed = None
         if self._passed:
             row, place, hidden = (torch.cat(column) for column in zip(*self._passed, strict=True))
@@ -210,15 +214,6 @@ class Filling:
         log_q = log_q_of(hidden, current, self._conditional, self._scorer, partly)
         self._reverse = self._reverse.index_add(0, owner, log_q)
 
-    def _closes_badly(self) -> Bool[Tensor, " n"]:
-        """Return where a deletion, which fills nothing, leaves what breaks a constraint."""
-        if not self._conditional.constraints:
-            return self._stuck
-        reference = self._chains.reference[self._rows]
-        sequences = Sequences(self._new.tokens, self._new.lengths, reference=reference)
-        possible = self._conditional.possible(sequences, self._scorer.model)
-        return ~possible & ~(self._new.rank >= 0).any(1)
-
     def _unchanged(self, row: Int[Tensor, " n"]) -> Bool[Tensor, " n"]:
         """Return where all that was drawn so far is what stood there."""
         if self._resized is not None:
@@ -261,15 +256,15 @@ class Filling:
         Passes that are `last` are remembered: they are passes of the finished proposal.
         """
         wanted = windows.rank[owner] == number
-        if self._cache is None:
-            cached = torch.zeros_like(cached)
-        asked = (~cached).nonzero().flatten()
         row, place = wanted.nonzero(as_tuple=True)
         known = None
         if self._cache is not None:
             known = self._cache.hidden[self._rows[owner][row], place]
-            if not asked.numel():
-                return known
+        else:
+            cached = torch.zeros_like(cached)
+        asked = (~cached).nonzero().flatten()
+        if known is not None and not asked.numel():
+            return known
         chosen = owner[asked]
         source = self._chains.source[self._rows]
         answers = self._scorer.hidden(
@@ -282,9 +277,8 @@ class Filling:
         # A pass may mask more than the positions that it is run for.
         answers = answers[wanted[asked][query, at]]
         self._passes = self._passes.index_add(0, chosen, torch.ones_like(asked))
-        if known is None:
-            return answers
-        return known.index_put(((~cached)[row].nonzero().flatten(),), answers)
+        others = ((~cached)[row].nonzero().flatten(),)
+        return answers if known is None else known.index_put(others, answers)
 
 
 def draw(
@@ -300,7 +294,7 @@ def draw(
     `filling` is what constraints are asked about, if there are some.
     """
     columns: list[tuple[Tensor, ...]] = []
-    for part, logits, log_q, stuck in _portions(hidden, conditional, scorer, filling):
+    for part, logits, log_q, stuck in portions(hidden, conditional, scorer, filling):
         new = choose(log_q.exp(), part)
         forward = log_q.gather(1, new[:, None]).squeeze(1)
         score = logits.gather(1, new[:, None]).squeeze(1).double()
@@ -317,14 +311,15 @@ def log_q_of(
     filling: PartlyFilled | None = None,
 ) -> Float[Tensor, " masked"]:
     """Return log q of given tokens at masked positions; `filling` is that of `draw`."""
-    columns = [
-        _gathered(log_q, tokens[part]).masked_fill(stuck, -torch.inf)
-        for part, _, log_q, stuck in _portions(hidden, conditional, scorer, filling)
-    ]
-    return torch.cat(columns)
+    return torch.cat(
+        [
+            _gathered(log_q, tokens[part]).masked_fill(stuck, -torch.inf)
+            for part, _, log_q, stuck in portions(hidden, conditional, scorer, filling)
+        ]
+    )
 
 
-def _portions(
+def portions(
     hidden: Float[Tensor, "masked hidden"],
     conditional: MaskedConditional,
     scorer: Scorer,
@@ -351,6 +346,6 @@ def _portions(
 
 def _gathered(log_q: Tensor, tokens: Tensor) -> Tensor:
     """Return log q of each token; a token outside the vocabulary (the mask) has none."""
-    inside = tokens < log_q.shape[1]
-    found = log_q.gather(1, tokens.clamp(max=log_q.shape[1] - 1)[:, None]).squeeze(1)
-    return torch.where(inside, found, -torch.inf)
+    size = log_q.shape[1]
+    found = log_q.gather(1, tokens.clamp(max=size - 1)[:, None]).squeeze(1)
+    return torch.where(tokens < size, found, -torch.inf)

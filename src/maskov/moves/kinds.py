@@ -356,16 +356,14 @@ class Resize(Move):
         evenly = torch.full((count, len(ways)), 1 / len(ways), dtype=torch.float64, device=device)
         way = rng.categorical(evenly, chain, step, Purpose.POSITION, torch.full_like(chain, _PAIR))
         old, new = ways[way].unbind(1)
-        regions = chains.bounds.shape[1]
-        chosen = (uniform(_REGION) * regions).long()
+        chosen = (uniform(_REGION) * chains.bounds.shape[1]).long()
         mine = chains.region == chosen[:, None]
         held = mine.sum(1)
         bounds = chains.bounds.gather(1, chosen[:, None, None].expand(-1, -1, 2))
         least, most = bounds[:, 0].unbind(1)
         fits = (old <= held) & (held - old + new >= least) & (held - old + new <= most)
         old, new = old * fits, new * fits
-        first = mine.int().argmax(1)
-        start = first + (uniform(_WINDOW) * (held - old + 1)).long()
+        start = mine.int().argmax(1) + (uniform(_WINDOW) * (held - old + 1)).long()
         position = torch.arange(width, device=device).expand(count, width)
         lengths = chains.lengths - old + new
         # Tokens after the window move by the difference of the sizes.
@@ -373,10 +371,9 @@ class Resize(Move):
         window = (position >= start[:, None]) & ~after
         origin = torch.where(after, position + (old - new)[:, None], position)
         origin = origin.masked_fill(window | (position >= lengths[:, None]), -1)
-        back = origin.clamp(min=0)
 
         def moved(values: Tensor, otherwise: Tensor | int | bool) -> Tensor:
-            return torch.where(origin >= 0, values.gather(1, back), otherwise)
+            return torch.where(origin >= 0, values.gather(1, origin.clamp(min=0)), otherwise)
 
         resized = Resized(
             free=moved(chains.free, False) | window,
@@ -399,8 +396,9 @@ class Resize(Move):
 @lru_cache
 def _ways(pairs: tuple[tuple[int, int], ...], device: torch.device) -> Int[Tensor, "ways 2"]:
     """Return the pairs of sizes both ways; kept, since a device waits for what it is sent."""
-    ways = [pair for less, more in pairs for pair in ((less, more), (more, less))]
-    return torch.tensor(ways, device=device)
+    return torch.tensor(
+        [way for less, more in pairs for way in ((less, more), (more, less))], device=device
+    )
 
 
 def _ranks(
@@ -409,9 +407,7 @@ def _ranks(
     """Return the order of filling windows; it depends on the size alone, so both ways agree."""
     rank = torch.full((len(start), width), -1, device=start.device)
     offset = torch.arange(width, device=start.device) - start[:, None]
-    for held, columns in enumerate(keys):
-        if not held:
-            continue
+    for held, columns in enumerate(keys[1:], 1):
         order = torch.stack(columns, dim=1).argsort(dim=1, stable=True).argsort(dim=1)
         inside = (size == held)[:, None] & (offset >= 0) & (offset < held)
         rank = torch.where(inside, order.gather(1, offset.clamp(0, held - 1)), rank)

@@ -134,7 +134,7 @@ def leaves_invariant(kernel: Kernel, schedule: Schedule) -> tuple[bool, list[str
         notes.append(
             "the block size still moves after burn-in: the target is unchanged, the mixing is not"
         )
-    if kernel.leaves_invariant and not kernel.reaches_everything:
+    if kernel.leaves_invariant and not any(leaf.reaches_everything for leaf in leaves(kernel)):
         notes.append(
             "some sequences can never be proposed; where a proposal is truncated, a small epsilon "
             "makes the chain ergodic again"
@@ -308,7 +308,7 @@ def with_burn_in(
         loading = Loading(model.device, trust_remote_code, allow_download)
         first = parse_energy(text, loading=loading, trust_parts=trust_parts)
     kernel.with_energy(first)  # which refuses what it cannot do
-    return BurnIn(kernel, first, schedule.burn_in)
+    return BurnIn(first, schedule.burn_in, (kernel,))
 
 
 def kernel_of(

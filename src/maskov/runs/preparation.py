@@ -102,7 +102,7 @@ def _with_burn_in(kernel: Kernel, schedule: Schedule) -> Kernel:
     if not isinstance(kernel, BurnIn):
         return kernel
     if schedule.burn_in_energy is None:
-        return kernel.kernel
+        return kernel.kernels[0]
     return replace(kernel, epochs=schedule.burn_in)
 
 

@@ -25,7 +25,7 @@ import numpy as np
 
 from maskov.config import Manifest
 from maskov.diagnostics import Diagnosis, Summary, diagnose, summarise, to_arviz
-from maskov.diagnostics.chains import kept_epochs
+from maskov.diagnostics.convergence import kept_epochs
 from maskov.diagnostics.populations import population_figures
 from maskov.diagnostics.verdict import measured
 from maskov.errors import InputError, RunError

@@ -21,7 +21,7 @@ import torch
 
 from maskov.config import Manifest
 from maskov.diagnostics import Diagnosis
-from maskov.diagnostics.chains import kept_epochs
+from maskov.diagnostics.convergence import kept_epochs
 from maskov.diagnostics.diagnosis import mean_of_chains
 from maskov.diagnostics.verdict import part_of
 from maskov.energies import Norm, Raw
