@@ -103,10 +103,10 @@ class Recording(Rounds):
             event.synchronize()
         tokens, stale, self._slowest = posted.tolist()
         self._capacity = self._capacity_for(tokens)
-        self._size = fitting(self._sizes, stale)
+        self._size, device = fitting(self._sizes, stale), self.buffers.tokens.device
         for _ in range(self.turns):
-            self._play(("prepare", self._size), self._prepare)
-        self._play(("test", self._capacity), self._test)
+            play(self._recorded, ("prepare", self._size), self._prepare, device)
+        play(self._recorded, ("test", self._capacity), self._test, device)
         self._posted.append(self._post())
 
     def _post(self) -> tuple[Tensor, Any]:
@@ -119,17 +119,6 @@ class Recording(Rounds):
         event = torch.cuda.Event()  # type: ignore[no-untyped-call]
         event.record()
         return note, event
-
-    def _play(self, key: tuple[Any, ...], part: Callable[[], None]) -> None:
-        """Do a part of a round, recorded if it has been done in this size before."""
-        if key in self._recorded:
-            self._recorded[key].replay()
-            return
-        # The first time it is done as it is, which also readies every kernel.
-        part()
-        if not self.buffers.tokens.is_cuda:
-            return
-        self._recorded[key] = recorded(part)
 
     def _capacity_for(self, tokens: int) -> int:
         """Return the capacity for so many tokens that wait."""
@@ -240,14 +229,12 @@ class RecordedSites(Recording, SiteRounds):
     def _head_sizes(self) -> Iterable[int]:
         return [chains * self._width for chains in _CHAINS_DRAWN]
 
-    def _usable_slots(self) -> Int[Tensor, " chains"] | None:
+    def _usable_slots(self) -> Int[Tensor, " chains"]:
         """Return as many slots as leave the device idle otherwise, and more for long chains.
 
         A run takes as many rounds as its longest chain, so a chain with twice the usual steps left
         tests two proposals at once, where their first tests are early ones.
         """
-        if self._slots == 1:
-            return None
         left = self._steps_left()
         near, single = self.stages[0].nearest, self.buffers.lengths + self._frame
         passes = self.buffers.lengths if near is None else self.buffers.lengths.clamp(max=near)
@@ -378,6 +365,17 @@ def recorded(part: Callable[[], None]) -> Any:
     torch.cuda.current_stream().wait_stream(stream)
     _LATEST[device] = graph
     return graph
+
+
+def play(known: dict[Any, Any], key: Any, part: Callable[[], None], device: torch.device) -> None:
+    """Do a part of a round: recorded, on a GPU, if it is `known` to have been done in this size."""
+    if key in known:
+        known[key].replay()
+        return
+    # The first time it is done as it is, which also readies every kernel.
+    part()
+    if device.type == "cuda":
+        known[key] = recorded(part)
 
 
 def fitting(sizes: Sequence[int], wanted: int) -> int:

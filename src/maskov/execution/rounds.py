@@ -113,10 +113,6 @@ class Rounds(ABC):
         """Return what passes ask that slots wait for."""
 
     @abstractmethod
-    def _pass(self) -> None:
-        """Run the passes that slots wait for."""
-
-    @abstractmethod
     def _stale(self) -> Bool[Tensor, "chains length"]:
         """Return the positions that wait for the head."""
 
@@ -137,10 +133,6 @@ class Rounds(ABC):
             self.masked.of_scores(b.logit, b.log_normaliser),
         )
         return torch.stack([torch.where(self._inside, part, 0.0).sum(1) for part in terms], dim=1)
-
-    def _temperature(self) -> Float[Tensor, " chains"]:
-        """Return the temperature of the target of every chain in its epoch."""
-        return self._temperatures[self._epoch()]
 
     def _epoch(self) -> Int[Tensor, " chains"]:
         """Return the epoch of every chain, or the last one where it has done all."""

@@ -15,7 +15,7 @@ import torch
 
 from maskov.energies.base import Energy, MaskedEnergy, evaluated
 from maskov.energies.stages import near_all, near_window
-from maskov.execution.buffers import COUNTS, FILLING, FILLS, IDLE, WindowBuffers
+from maskov.execution.buffers import COUNTS, FILLING, FILLS, IDLE, WindowBuffers, sizes_of
 from maskov.execution.rounds import Asked, Rounds, order_of
 from maskov.kernels import Mixture
 from maskov.kernels.base import Kernel, leaves, log_ratio
@@ -94,9 +94,7 @@ class WindowRounds(Rounds):
 
     def _results(self) -> dict[str, Tensor]:
         b = self.buffers
-        regions = torch.arange(b.bounds.shape[1], device=b.region.device)
-        sizes = (b.region[:, None, :] == regions[:, None]).sum(2)
-        return super()._results() | {"lengths": b.lengths, "sizes": sizes}
+        return super()._results() | {"lengths": b.lengths, "sizes": sizes_of(b.region, b.bounds)}
 
     def _stale(self) -> Bool[Tensor, "chains length"]:
         """Return where the log-sum-exp is to be found, which an epoch's energies need."""
@@ -227,8 +225,6 @@ class WindowRounds(Rounds):
         b = self.buffers
         place = (b.window == b.level[:, None]).int().argmax(1)
         whole = masked_with(place, self._inside_new(), self._groups)
-        if not self._resizes or self._groups is None:
-            return whole
         # Groups of positions are others once positions have moved.
         return torch.where((b.start < 0)[:, None], whole, self._places == place[:, None])
 
@@ -282,10 +278,9 @@ class WindowRounds(Rounds):
             b.log_reverse += torch.where(here & same[:, None], reverse, 0.0).sum(1)
             b.slot_logit[:-1, :-1] = torch.where(here, logit, b.slot_logit[:-1, :-1])
             b.slot_normaliser[:-1, :-1] = torch.where(here, normaliser, b.slot_normaliser[:-1, :-1])
+            b.proposed.copy_(torch.where(here, token, b.proposed))
         if self._reads_back:
             self._read_back(filled & ~same)
-        if len(row):
-            b.proposed.copy_(torch.where(here, token, b.proposed))
         # The last pass masks what one of the proposal's energy does: it is one of these.
         passed = (here.any(1) & last & ~same)[:, None] & self._last_place()
         if self._groups is not None:
@@ -346,8 +341,6 @@ class WindowRounds(Rounds):
         """Return where tokens are others or, where the length may change, the new windows."""
         b = self.buffers
         changed = b.proposed[rows] != b.tokens[rows]
-        if not self._resizes:
-            return changed
         return torch.where((b.start[rows] < 0)[:, None], changed, b.window[rows] >= 0)
 
     def _near(self, number: int, rows: Int[Tensor, " n"]) -> Bool[Tensor, "n length"]:
@@ -458,6 +451,7 @@ class WindowRounds(Rounds):
         else:
             before = old
         falls, given = before - new, (b.log_forward[rows], b.log_reverse[rows])
+        temperature = self._temperatures[self._epoch()[rows]]
         values = [b.values[rows, lengths[rows]] for lengths in (b.lengths, b.new_lengths)]
         ratios = []
         for number, stage in enumerate(self.stages):
@@ -468,7 +462,7 @@ class WindowRounds(Rounds):
             if stage.nearest == 0:
                 fall = torch.where(alone, fall, 0.0)
             fall = fall + self.plan.other_drop(stage, *values)
-            ratios.append(log_ratio(fall, *given, self._temperature()[rows]))
+            ratios.append(log_ratio(fall, *given, temperature))
         return torch.stack(ratios, dim=1)
 
     def _shifted(
@@ -500,11 +494,14 @@ class WindowRounds(Rounds):
         if rows is None:
             return
         self._put_vectors(taken[:, None] & self._inside_new() & ~b.still, self._rows)
-        new = [(b.tokens, b.proposed), (b.logit, b.slot_logit[:, :-1]),
-               (b.log_normaliser, b.slot_normaliser[:, :-1])]  # fmt: skip
-        if self._resizes:
-            new += [(b.lengths, b.new_lengths), (b.free, b.new_free), (b.region, b.new_region)]
-        for buffer, value in new:
+        for buffer, value in (
+            (b.tokens, b.proposed),
+            (b.lengths, b.new_lengths),
+            (b.free, b.new_free),
+            (b.region, b.new_region),
+            (b.logit, b.slot_logit[:, :-1]),
+            (b.log_normaliser, b.slot_normaliser[:, :-1]),
+        ):
             self._put_rows(taken, rows, buffer, value[rows])
 
     def _end_step(self, ended: Tensor, accepted: Tensor, novel: Tensor) -> None:

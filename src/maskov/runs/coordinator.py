@@ -326,7 +326,7 @@ class Coordinator:
             self.show(result.shown)
         if state.epoch >= self.manifest.epochs:
             # Nobody will ask for its passes again.
-            state = state.with_chains(state.chains.forget(), buffers={})
+            state = replace(state, chains=state.chains.forget(), buffers={})
         one.state, one.saved = state, False
         if time.monotonic() - one.saved_at >= self.seconds:
             self._save(group)

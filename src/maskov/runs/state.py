@@ -30,7 +30,15 @@ from safetensors import SafetensorError
 from safetensors.torch import load as from_bytes, save as to_bytes
 
 from maskov.config import Manifest
-from maskov.execution.buffers import AHEAD, COUNTS, ENERGIES, FILLS, SiteBuffers, WindowBuffers
+from maskov.execution.buffers import (
+    AHEAD,
+    COUNTS,
+    ENERGIES,
+    FILLS,
+    SiteBuffers,
+    WindowBuffers,
+    sizes_of,
+)
 from maskov.runs.files import open_regular, write_atomically
 from maskov.types import Chains, PartValues, PassCache, Tensor, Traces
 
@@ -96,10 +104,6 @@ class GroupState:
         """Return the state of a group whose blanks are still to be filled."""
         return cls(chains, *nothing_yet(chains, experts), budget=budget)
 
-    def with_chains(self, chains: Chains, **changes: Any) -> GroupState:
-        """Return this state with other chains."""
-        return replace(self, chains=chains, **changes)
-
     def to(self, device: torch.device) -> GroupState:
         """Return this state on a device; the buffers are copied in any case.
 
@@ -151,12 +155,6 @@ def traces_of(row: Row) -> Traces:
         "expert_calls": calls,
     }
     return {name: column.cpu().numpy() for name, column in named.items()}
-
-
-def sizes_of(chains: Chains) -> Tensor:
-    """Return how many positions each region of each chain has."""
-    regions = torch.arange(chains.bounds.shape[1], device=chains.region.device)
-    return (chains.region[:, None, :] == regions[:, None]).sum(2)
 
 
 # Groups as bytes.
@@ -295,11 +293,11 @@ class GroupShape:
         except (LookupError, TypeError, ValueError, RuntimeError):
             return False
         # A part is there with all its tensors, or with none.
-        parts = {"", "chains", *(_part(name) for name in sizes)}
+        parts = {"", "chains", *(name.rpartition(".")[0] for name in sizes)}
         return sizes == {
             name: (one.dtype, tuple(one.shape))
             for name, one in whole.items()
-            if _part(name) in parts
+            if name.rpartition(".")[0] in parts
         }
 
     def _whole(self, sizes: Sizes) -> GroupState:
@@ -314,7 +312,7 @@ class GroupShape:
             pass_cache=PassCache(hidden, real((rows, length)), real((rows, length))),
             part_values=PartValues(None, real((rows, columns)), real((rows,))),
         )
-        return state.with_chains(chains, buffers=self._buffers(chains, sizes))
+        return replace(state, chains=chains, buffers=self._buffers(chains, sizes))
 
     def _buffers(self, chains: Chains, sizes: Sizes) -> dict[str, Tensor]:
         if "buffers.tokens" not in sizes:
@@ -362,11 +360,6 @@ class GroupShape:
         )
 
 
-def _part(name: str) -> str:
-    """Return the part of a group that a tensor belongs to."""
-    return name.rpartition(".")[0]
-
-
 def _frozen(chains: Chains) -> list[list[int]]:
     """Return the tokens of each chain that no step changes, in order."""
     held = chains.inside & ~chains.free
@@ -382,7 +375,7 @@ def _sizes_fit(chains: Chains) -> bool:
     """Whether lengths and regions are possible: each region in one piece, within its bounds."""
     inside, region = chains.inside, chains.region
     held = torch.where(inside, region, -1)
-    sizes = sizes_of(chains)
+    sizes = sizes_of(region, chains.bounds)
     pieces = (held[:, 1:] != held[:, :-1]) & (held[:, 1:] >= 0)
     begun = pieces.sum(1) + (held[:, 0] >= 0)
     return bool(

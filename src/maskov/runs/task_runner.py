@@ -13,7 +13,7 @@ from maskov.energies import Energy, Norm, Raw
 from maskov.energies.base import MaskedEnergy, evaluated
 from maskov.energies.stages import AcceptanceStages
 from maskov.errors import Interrupted, MaskovError
-from maskov.execution.buffers import AHEAD, COUNTS, Buffers, SiteBuffers, WindowBuffers
+from maskov.execution.buffers import AHEAD, COUNTS, Buffers, SiteBuffers, WindowBuffers, sizes_of
 from maskov.execution.recorded import new_buffers, rounds_of, sampler_for
 from maskov.execution.recorded_gibbs import RecordedGibbs, records_gibbs
 from maskov.execution.rounds import Rounds
@@ -31,7 +31,6 @@ from maskov.runs.state import (
     Row,
     kept_epochs,
     nothing_yet,
-    sizes_of,
     traces_of,
 )
 from maskov.starts import fill
@@ -106,7 +105,7 @@ class TaskRunner:
         if isinstance(self.kernel, Population):
             chains = self.kernel.first(chains, self.scorer, self.rng)
         chains = filled(chains, self.manifest.config.start, self.kernel, self.scorer, self.rng)
-        self.group = self.group.with_chains(chains, begun=True)
+        self.group = replace(self.group, chains=chains, begun=True)
 
     def _go_on(self) -> None:
         while self.group.epoch < self.schedule.epochs:
@@ -127,7 +126,7 @@ class TaskRunner:
     def _epoch(self, kernel: Kernel) -> None:
         """Run one epoch in lock-step, or the rest of it."""
         chains = kernel.init(self.group.chains, self.scorer)
-        self.group, begins = self.group.with_chains(chains), not bool(chains.epoch_step.any())
+        self.group, begins = replace(self.group, chains=chains), not bool(chains.epoch_step.any())
         if begins:
             counts, rejected = nothing_yet(chains, len(self.manifest.experts))
             self.group = replace(self.group, counts=counts, rejected=rejected)
@@ -153,7 +152,7 @@ class TaskRunner:
         novel, stuck = happened.unbind(1)
         steps, counts = after.epoch_step, self.group.counts.clone()
         counts[:, : len(COUNTS)] += torch.stack([steps, novel, novel, steps, steps, stuck], dim=1)
-        self.group = self.group.with_chains(after, counts=counts)
+        self.group = replace(self.group, chains=after, counts=counts)
         self._show(after)
 
     def _count(self, chains: Chains, info: StepInfo) -> None:
@@ -167,7 +166,7 @@ class TaskRunner:
         counts = group.counts.index_add(0, rows, counts)
         rejected = group.rejected[rows] | (info.proposal.masked & ~info.accepted[:, None])
         rejected = group.rejected.index_copy(0, rows, rejected)
-        self.group = group.with_chains(chains, counts=counts, rejected=rejected)
+        self.group = replace(group, chains=chains, counts=counts, rejected=rejected)
 
     def _end_epoch(self, kernel: Kernel) -> None:
         group, chains = self.group, self.group.chains
@@ -188,10 +187,10 @@ class TaskRunner:
         if self.manifest.experts:
             row["expert_energy"] = experts
         if chains.resizable:
-            row["sizes"] = sizes_of(chains)
+            row["sizes"] = sizes_of(chains.region, chains.bounds)
         if self.kernel.particles:
             row |= {"log_weight": chains.log_weight, "ancestor": chains.ancestor}
-        self.group = group.with_chains(ended(chains))
+        self.group = replace(group, chains=ended(chains))
         self._write(row)
 
     def _traces_both(self, grouped: bool) -> bool:
@@ -246,27 +245,26 @@ class TaskRunner:
         while self._end < epochs and _alike(kernel, self._kernel_at(self._end)):
             self._end += 1
         sampler = self._rounds_of_group(kernel)
-        self._keep(sampler)
+        # Rounds change their buffers in place: the group has them wherever the task ends.
+        self.group = replace(self.group, buffers=sampler.buffers.tensors())
         while True:
-            try:
-                self.scorer.batcher.raise_if_stopped()
-                with refuse_out_of_memory():
-                    sampler.advance()
-            except Interrupted:
-                self._keep(sampler)
-                raise
+            # No chain may run further ahead than its epochs can be kept.
+            ahead = self.group.epoch + len(sampler.buffers.ring_tokens)
+            sampler.limit.fill_(min(self._end, ahead))
+            self.scorer.batcher.raise_if_stopped()
+            with refuse_out_of_memory():
+                sampler.advance()
             slowest = sampler.slowest()
             while self.group.epoch < min(slowest, self._end):
                 self._write(self._completed(kernel, sampler.row(self.group.epoch)))
             if slowest >= self._end:
                 break
-            self._limit(sampler)
-            self._keep(sampler)
             self._end_if_due()
             if self.watch is not None and time.monotonic() - self._shown >= _FRAME_SECONDS:
                 self._shown = time.monotonic()
                 self._show(sampler.snapshot(self.group.chains))
-        self.group = self.group.with_chains(sampler.state(self.group.chains), buffers={})
+        chains = sampler.state(self.group.chains)
+        self.group = replace(self.group, chains=chains, buffers={})
         self._end_if_due()
 
     def _completed(self, kernel: Kernel, row: Row) -> Row:
@@ -290,9 +288,6 @@ class TaskRunner:
             row.pop("sizes", None)
         return row
 
-    def _keep(self, sampler: Rounds) -> None:
-        self.group = replace(self.group, buffers=sampler.buffers.tensors())
-
     def _rounds_of_group(self, kernel: Kernel) -> Rounds:
         """Return the rounds of the group as it was left, or from its start."""
         kept, sampler = self.group.buffers, self.sampler
@@ -310,13 +305,7 @@ class TaskRunner:
             )  # fmt: skip
         # What a GPU has recorded serves the next group too.
         self.sampler = sampler
-        self._limit(sampler)
         return sampler
-
-    def _limit(self, sampler: Rounds) -> None:
-        """Let no chain run further ahead than its epochs can be kept."""
-        ahead = self.group.epoch + len(sampler.buffers.ring_tokens)
-        sampler.limit.fill_(min(self._end, ahead))
 
     def _new_buffers(self, kind: type[Rounds], kernel: Kernel) -> Buffers:
         """Return the buffers of a group between epochs, with the passes of its sequences."""
@@ -327,7 +316,7 @@ class TaskRunner:
             len(self.manifest.experts),
         )  # fmt: skip
         # What the buffers hold need not be kept twice.
-        self.group = self.group.with_chains(chains.forget())
+        self.group = replace(self.group, chains=chains.forget())
         return buffers
 
     # Results.
@@ -398,7 +387,7 @@ def _with_target(group: GroupState, kernel: Kernel) -> GroupState:
         if values.shape[1] == AcceptanceStages(energy).columns(group.chains.tokens.shape[1]):
             # Its weights may be those of another epoch: what is known are the parts.
             bound = PartValues(energy, values, energy.total(values))
-    return group.with_chains(replace(group.chains, part_values=bound))
+    return replace(group, chains=replace(group.chains, part_values=bound))
 
 
 def _target_of(group: GroupState, kernel: Kernel) -> int:
