@@ -218,8 +218,7 @@ class Recording(Rounds):
         return self._drawn.index // self._width, self._drawn.index % self._width
 
     def _put_places(self, where: tuple[Tensor, Tensor], buffer: Tensor, value: Tensor) -> None:
-        drawn: Chosen = self._drawn
-        flat = torch.where(drawn.taken, value[drawn.place], buffer.flatten())
+        flat = torch.where(self._drawn.taken, value[self._drawn.place], buffer.flatten())
         buffer.copy_(flat.view(buffer.shape))
 
 

@@ -56,10 +56,9 @@ class RecordedGibbs:
         # What a step reads and writes; rows are sorted by their steps, longest first.
         self._buffers: dict[str, Tensor] = {}
         self._recorded: dict[tuple[int, int], Any] = {}
-        sizes = [min(_FEWEST, self._shape[0])]
-        while sizes[-1] < self._shape[0]:
-            sizes.append(min(int(sizes[-1] * _GROWTH) + 1, self._shape[0]))
-        self._sizes = sizes
+        self._sizes = [min(_FEWEST, self._shape[0])]
+        while self._sizes[-1] < self._shape[0]:
+            self._sizes.append(min(int(self._sizes[-1] * _GROWTH) + 1, self._shape[0]))
 
     def serves(self, kernel: Kernel, chains: Chains) -> bool:
         """Whether what was recorded holds for these chains."""

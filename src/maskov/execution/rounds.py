@@ -21,7 +21,7 @@ from maskov.execution.buffers import COUNTS, ENERGIES, Buffers
 from maskov.kernels import Kernel, Metropolis
 from maskov.kernels.base import leaves
 from maskov.models.scorer import Scorer
-from maskov.moves import Move, Site, Sweep
+from maskov.moves import Site, Sweep
 from maskov.random import Rng
 from maskov.types import Bool, Chains, Float, Int, PartValues, PassCache, Tensor, inside
 
@@ -67,6 +67,9 @@ class Rounds(ABC):
         assert first.energy.masked is not None, "rounds test by masked passes"
         self.kernel, self.kernels = kernel, kernels
         self._moves = [part.move for part in parts]
+        # The orders of single sites and blocks.
+        sites = [move.positions for move in self._moves if isinstance(move, Site)]
+        self._sweeps = [sweep for sweep in sites if isinstance(sweep, Sweep)]
         self.plan = first.plan
         self.stages = self.plan.stages
         self.energy, self.masked = first.energy, first.energy.masked
@@ -237,10 +240,3 @@ class Rounds(ABC):
             for name, ring in rings.items()
         }
         return {"lengths": self.buffers.lengths.to("cpu", copy=True)} | row
-
-
-def order_of(move: Move) -> Sweep:
-    """Return the order of single sites or blocks."""
-    assert isinstance(move, Site)
-    assert isinstance(move.positions, Sweep)
-    return move.positions

@@ -12,7 +12,7 @@ import torch
 
 from maskov.energies.stages import nearness
 from maskov.execution.buffers import ACCEPTED, FREE, REJECTED, TESTING, SiteBuffers
-from maskov.execution.rounds import Asked, Rounds, order_of
+from maskov.execution.rounds import Asked, Rounds
 from maskov.kernels.base import log_ratio
 from maskov.moves.filling import draw
 from maskov.random import Purpose, accept, categorical
@@ -121,7 +121,7 @@ class SiteRounds(Rounds):
         if rows is None:
             return
         chain, step, free = b.chain[rows], b.step[rows], b.free[rows]
-        rank = order_of(self._moves[0]).rank(chain, step, free, self.rng)
+        rank = self._sweeps[0].rank(chain, step, free, self.rng)
         shape = rank.shape
         when = (step[:, None] + rank).flatten()
         who = chain[:, None].expand(shape).flatten()

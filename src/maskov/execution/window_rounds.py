@@ -16,7 +16,7 @@ import torch
 from maskov.energies.base import Energy, MaskedEnergy, evaluated
 from maskov.energies.stages import near_all, near_window
 from maskov.execution.buffers import COUNTS, FILLING, FILLS, IDLE, WindowBuffers, sizes_of
-from maskov.execution.rounds import Asked, Rounds, order_of
+from maskov.execution.rounds import Asked, Rounds
 from maskov.kernels import Mixture
 from maskov.kernels.base import Kernel, leaves, log_ratio
 from maskov.models.base import MaskedModel, Queries
@@ -129,9 +129,8 @@ class WindowRounds(Rounds):
         rows = self._rows_of(begun)
         if rows is None:
             return
-        sites = [move for move in self._moves if isinstance(move, Site)]
-        if sites:
-            order = order_of(sites[-1]).rank(b.chain[rows], b.step[rows], b.free[rows], self.rng)
+        if self._sweeps:
+            order = self._sweeps[-1].rank(b.chain[rows], b.step[rows], b.free[rows], self.rng)
             self._put_rows(begun, rows, b.rank, order)
         if isinstance(self._moves[0], Site):
             block = self._blocks[self._epoch()[rows], 0]
@@ -172,15 +171,13 @@ class WindowRounds(Rounds):
         self, chains: Chains, blocks: Int[Tensor, "n moves"]
     ) -> dict[str, Int[Tensor, "n ..."]]:
         """Return the fields of the buffers that say which window each of some chains fills."""
-        found = [
+        chosen, *others = (
             self._window(move, chains, blocks[:, number]) for number, move in enumerate(self._moves)
-        ]
-        if len(found) == 1:
-            return found[0]
-        chances = self._chances.expand(len(chains.chain), -1)
-        which = self.rng.categorical(chances, chains.chain, chains.step, Purpose.KERNEL)
-        chosen = found[0]
-        for number, other in enumerate(found[1:], 1):
+        )
+        if others:
+            chances = self._chances.expand(len(chains.chain), -1)
+            which = self.rng.categorical(chances, chains.chain, chains.step, Purpose.KERNEL)
+        for number, other in enumerate(others, 1):
             for name, value in other.items():
                 here = (which == number).view(-1, *(1,) * (value.dim() - 1))
                 chosen[name] = torch.where(here, value, chosen[name])
@@ -200,8 +197,10 @@ class WindowRounds(Rounds):
         if isinstance(move, Window):
             rank = move.window(chains.chain, chains.step, chains.free, self.rng)
         else:
+            assert isinstance(move, Site)
+            assert isinstance(move.positions, Sweep)
             every = torch.arange(len(chains.chain), device=chains.chain.device)
-            rank = order_of(move).masked(chains, every, self.rng, block).long() - 1
+            rank = move.positions.masked(chains, every, self.rng, block).long() - 1
         return {
             "window": rank, "old_window": rank, "proposed": chains.tokens,
             "new_lengths": chains.lengths, "new_free": chains.free, "new_region": chains.region,
@@ -267,9 +266,8 @@ class WindowRounds(Rounds):
                 probabilities, chain[part], step[part], Purpose.TOKEN, place[part]
             )
 
-        conditional, scorer = self.kernel.conditional, self.scorer
         if len(row):
-            drawn = draw(hidden, b.tokens[row, place], choose, conditional, scorer)
+            drawn = draw(hidden, b.tokens[row, place], choose, self.kernel.conditional, self.scorer)
             token, forward, reverse, logit, normaliser = self._spread(
                 here, row, place, drawn.token, drawn.log_forward, drawn.log_reverse, drawn.logit,
                 drawn.log_normaliser,
@@ -302,8 +300,8 @@ class WindowRounds(Rounds):
         place = at.int().argmax(1)[rows]
         kept, own = self._kept_back()[rows], b.hidden[rows, place]
         hidden = torch.where(kept[:, None], own, b.slot_hidden[rows, -1])
-        conditional, scorer = self.kernel.conditional, self.scorer
-        found = log_q_of(hidden, b.tokens[rows, place], conditional, scorer)
+        token = b.tokens[rows, place]
+        found = log_q_of(hidden, token, self.kernel.conditional, self.scorer)
         b.log_reverse += torch.where(read, self._spread_rows(rows, found), 0.0)
 
     def _begin_tests(self, ended: Bool[Tensor, " chains"]) -> None:
@@ -560,8 +558,8 @@ def values_by_length(
     The columns are those of `AcceptanceStages`; those of the masked passes are 0.
     """
     count, width = chains.tokens.shape
-    values = torch.zeros((count, width + 1, len(energy.parts)), dtype=torch.float64)
-    values = values.to(chains.tokens.device)
+    shape = (count, width + 1, len(energy.parts))
+    values = torch.zeros(shape, dtype=torch.float64, device=chains.tokens.device)
     for column, (_, part) in enumerate(energy.parts):
         if isinstance(part, MaskedEnergy):
             continue

@@ -34,7 +34,7 @@ from maskov.execution.window_rounds import WindowRounds
 from maskov.fasta import mutations
 from maskov.kernels import Kernel, Population
 from maskov.kernels.base import kernel_at
-from maskov.models.base import MaskedModel, Queries
+from maskov.models.base import MaskedModel
 from maskov.models.scorer import MOST_SLOTS, Scorer
 from maskov.runs.state import GroupShape, GroupState
 from maskov.runs.store import Store
@@ -219,8 +219,6 @@ class Coordinator:
         self.listener: Listener = listener or Silent()
         # Between two checkpoints of a group.
         self.seconds = seconds
-        self.schedule = store.manifest.schedule
-        self._checks = frozenset(store.manifest.checks)
         # Those in the traces, if these are kept.
         self._tokens: set[int] = set()
         groups = range(len(store.groups))
@@ -241,10 +239,10 @@ class Coordinator:
 
     def _load(self, group: int) -> GroupState:
         """Return a group as the store has it, or from its beginning."""
-        epochs = range(self.schedule.epochs)
-        each = (kernel_at(self.kernel, self.schedule, epoch) for epoch in epochs)
+        schedule = self.manifest.schedule
+        each = (kernel_at(self.kernel, schedule, epoch) for epoch in range(schedule.epochs))
         shape = GroupShape(
-            self._fresh(group), self.schedule.epochs, MOST_SLOTS, lambda: self._vector,
+            self._fresh(group), schedule.epochs, MOST_SLOTS, lambda: self._vector,
             any(rounds_of(kernel) is WindowRounds for kernel in each),
             self.kernel.particles,
         )  # fmt: skip
@@ -253,11 +251,10 @@ class Coordinator:
     @cached_property
     def _vector(self) -> Tensor:
         """What the model keeps of a masked position: only by asking are width and kind known."""
-        state = self._fresh(0).chains.to(self.model.device)
-        place = torch.zeros_like(state.lengths[:1])
-        masked = torch.arange(state.tokens.shape[1], device=place.device) == place[:, None]
-        asked = Queries(state.tokens[:1], state.lengths[:1], masked, state.source[:1])
-        return Scorer(self.model, self.manifest.config.execution.token_budget).hidden(asked)
+        sequences = self._fresh(0).chains.to(self.model.device).sequences
+        first = torch.zeros_like(sequences.lengths[:1])
+        scorer = Scorer(self.model, self.manifest.config.execution.token_budget)
+        return scorer.answers(sequences, first, first, normaliser=False).hidden
 
     @property
     def _slowest(self) -> int:
@@ -298,7 +295,7 @@ class Coordinator:
     def _most(self) -> int:
         """Return the epoch that no task may go beyond now: the next check, the end, or a window."""
         window = self._slowest + _WINDOW if len(self._progress) > 1 else self.manifest.epochs
-        later = [check for check in self._checks if check > self.closed]
+        later = [check for check in self.manifest.checks if check > self.closed]
         return min([self.manifest.epochs, window, *later])
 
     def _ready(self) -> list[int]:
@@ -372,7 +369,7 @@ class Coordinator:
         while self.closed < self._slowest:
             epoch = self.closed
             # Noted before a checkpoint can say that the epoch is closed.
-            if epoch + 1 in self._checks:
+            if epoch + 1 in self.manifest.checks:
                 self._check(epoch + 1)
             if epoch in self.store.sampled(epoch + 1):
                 self.store.write_samples(self._samples(epoch))
@@ -399,34 +396,29 @@ class Coordinator:
         """Yield the samples of an epoch, as the arrays have them."""
         model, layout, manifest = self.model, self.layout, self.manifest
         experts, particles, lines = manifest.experts, manifest.particles, manifest.inputs.names
-        names = ("energy_target", "expert_energy") if experts else ()
-        row = self.store.row(epoch)
-        columns = [row[name].tolist() for name in ("lengths", "energy_raw", "energy_norm", *names)]
-        rows = zip(self.store.tokens(epoch).tolist(), *columns, strict=True)
-        for chain, (tokens, length, raw, norm, *rest) in enumerate(rows):
-            ids, start = tokens[:length], layout.starts[chain]
-            sample = Sample(
+        row = {name: column.tolist() for name, column in self.store.row(epoch).items()}
+        for chain, tokens in enumerate(self.store.tokens(epoch).tolist()):
+            ids, start = tokens[: row["lengths"][chain]], layout.starts[chain]
+            strings, more = model.token_strings(ids), dict[str, Any]()
+            if experts:
+                energies = zip(experts, row["expert_energy"][chain], strict=True)
+                more["energies"] = {"target": row["energy_target"][chain], **dict(energies)}
+            if lines is not None:
+                more["name"] = lines[start.template]
+                if start.reference and not layout.resizable:
+                    more["mutations"] = mutations(model.token_strings(start.reference), strings)
+            if particles:
+                # Those that were drawn again by their weights all have the same.
+                more |= {"population": chain // particles, "weight": 1 / particles}
+                more["ancestor"] = row["ancestor"][chain]
+            yield Sample(
                 chain,
                 epoch,
                 model.decode(ids),
-                model.token_strings(ids),
+                strings,
                 ids,
-                raw,
-                norm,
+                row["energy_raw"][chain],
+                row["energy_norm"][chain],
                 start.template,
+                **more,
             )
-            if rest:
-                energies = {"target": rest[0], **dict(zip(experts, rest[1], strict=True))}
-                sample = replace(sample, energies=energies)
-            if lines is not None:
-                fixed = start.reference and not layout.resizable
-                parent = model.token_strings(start.reference)
-                changed = mutations(parent, sample.tokens) if fixed else None
-                sample = replace(sample, name=lines[start.template], mutations=changed)
-            if particles:
-                # Those that were drawn again by their weights all have the same.
-                population, ancestor = chain // particles, int(row["ancestor"][chain])
-                sample = replace(
-                    sample, population=population, weight=1 / particles, ancestor=ancestor
-                )
-            yield sample

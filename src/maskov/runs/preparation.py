@@ -198,8 +198,11 @@ def check_layout(kernel: Kernel, inputs: Inputs, layout: Layout) -> None:
     """Refuse an energy that has no value for the sequences of a run."""
     parts = [] if kernel.energy is None else [part for _, part in kernel.energy.parts]
     compares = next((str(part) for part in parts if part.compares), None)
-    priors = [part for part in parts if isinstance(part, LengthPrior)]
-    ends = [(prior.first, prior.first + len(prior.log_weights) - 1) for prior in priors]
+    ends = [
+        (part.first, part.first + len(part.log_weights) - 1)
+        for part in parts
+        if isinstance(part, LengthPrior)
+    ]
     refuse(
         (
             compares is not None and inputs.texts is None,
@@ -322,24 +325,22 @@ def inputs_of(
     if texts is not None:
         lines, names = named_texts(model, texts)
         held = frozen_positions(model, lines, frozen, names is not None)
-        if not sampled:
-            return Inputs(texts=lines, names=names, frozen=held)
-        if held is not None and length is not None:
+        own = length if sampled else None
+        if held is not None and own is not None:
             raise InputError(
                 "between frozen tokens each stretch has its own length: drop --length."
             )
-        return Inputs(texts=lines, length=length, sampled=True, names=names, frozen=held)
+        return Inputs(texts=lines, length=own, sampled=sampled, names=names, frozen=held)
     if templates is not None:
         lines, names = named_texts(model, templates, blanks=True)
         return Inputs(templates=lines, sampled=sampled, names=names)
     assert length is not None
-    shortest, longest = length
-    draw_lengths(model, shortest, longest, 1, seed)  # refuses what is not a range
-    if sampled and shortest == longest:
+    draw_lengths(model, *length, 1, seed)  # refuses what is not a range
+    if sampled and length[0] == length[1]:
         raise InputError(
             "moves that change the length need a range of lengths, such as 8:24 (--length 8:24)."
         )
-    return Inputs(length=(shortest, longest), sampled=sampled)
+    return Inputs(length=length, sampled=sampled)
 
 
 def _draft_lengths(

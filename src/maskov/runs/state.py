@@ -43,8 +43,8 @@ from maskov.runs.files import open_regular, write_atomically
 from maskov.types import Chains, PartValues, PassCache, Tensor, Traces
 
 # The results of some chains at the end of an epoch, a row a chain: `energy`, `counts`, `tokens`,
-# `lengths`, and `rejected`, true where a proposal was rejected. Where lengths may change, `sizes`
-# are those of the regions.
+# `lengths`, `sizes` of the regions, `rejected`, true where a proposal was rejected, and more. A run
+# keeps those that mean something in it.
 Row = dict[str, Tensor]
 
 _NUMBERS = {"epoch": int, "begun": bool, "budget": int, "target": int}
@@ -109,10 +109,13 @@ class GroupState:
 
         Asynchronous chains are moved in place, and a task must leave what it began with as it was.
         """
-        buffers = {name: value.to(device, copy=True) for name, value in self.buffers.items()}
-        counts, rejected = self.counts.to(device), self.rejected.to(device)
-        chains = self.chains.to(device)
-        return replace(self, chains=chains, counts=counts, rejected=rejected, buffers=buffers)
+        return replace(
+            self,
+            chains=self.chains.to(device),
+            counts=self.counts.to(device),
+            rejected=self.rejected.to(device),
+            buffers={name: value.to(device, copy=True) for name, value in self.buffers.items()},
+        )
 
     @property
     def size(self) -> int:
@@ -147,12 +150,11 @@ def nothing_yet(chains: Chains, experts: int) -> tuple[Tensor, Tensor]:
 
 def traces_of(row: Row) -> Traces:
     """Name the columns of a row."""
-    counts, calls = row["counts"][:, : len(COUNTS)], row["counts"][:, len(COUNTS) :]
     named = {
         **dict(zip(ENERGIES, row["energy"].unbind(1), strict=True)),
-        **dict(zip(COUNTS, counts.unbind(1), strict=True)),
+        **dict(zip(COUNTS, row["counts"].unbind(1), strict=False)),
         **{name: value for name, value in row.items() if name not in ("energy", "counts")},
-        "expert_calls": calls,
+        "expert_calls": row["counts"][:, len(COUNTS) :],
     }
     return {name: column.cpu().numpy() for name, column in named.items()}
 
@@ -287,11 +289,11 @@ class GroupShape:
     particles: int = 0
 
     def takes(self, sizes: Sizes) -> bool:
-        """Whether tensors of these kinds and shapes can be of this group; nothing is read yet."""
-        try:
-            whole = tensors_of(self._whole(sizes))
-        except (LookupError, TypeError, ValueError, RuntimeError):
-            return False
+        """Whether tensors of these kinds and shapes can be of this group; nothing is read yet.
+
+        Sizes that no group can have may also fail, as a broken file does.
+        """
+        whole = tensors_of(self._whole(sizes))
         # A part is there with all its tensors, or with none.
         parts = {"", "chains", *(name.rpartition(".")[0] for name in sizes)}
         return sizes == {

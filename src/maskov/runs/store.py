@@ -399,10 +399,9 @@ class Store:
 
     def sampled(self, closed: int) -> Sequence[int]:
         """Return those of the first so many epochs that have samples."""
-        kept = [epoch for epoch in kept_epochs(self.manifest) if epoch < closed]
-        if not self.manifest.config.thin:
-            return [epoch for epoch in kept if epoch == self.manifest.epochs - 1]
-        return kept
+        thin, last = self.manifest.config.thin, self.manifest.epochs - 1
+        kept = (epoch for epoch in kept_epochs(self.manifest) if epoch < closed)
+        return [epoch for epoch in kept if thin or epoch == last]
 
     def begin_samples(self) -> None:
         """Empty the file of samples, which are then written from the first."""

@@ -109,7 +109,7 @@ class TaskRunner:
 
     def _go_on(self) -> None:
         while self.group.epoch < self.schedule.epochs:
-            kernel = self._kernel_at(self.group.epoch)
+            kernel = kernel_at(self.kernel, self.schedule, self.group.epoch)
             # What is begun ends as it began.
             in_rounds = rounds_of(kernel) is not None
             if not self.group.buffers:
@@ -119,9 +119,6 @@ class TaskRunner:
                 self._in_rounds(kernel)
             else:
                 self._epoch(kernel)
-
-    def _kernel_at(self, epoch: int) -> Kernel:
-        return kernel_at(self.kernel, self.schedule, epoch)
 
     def _epoch(self, kernel: Kernel) -> None:
         """Run one epoch in lock-step, or the rest of it."""
@@ -177,21 +174,20 @@ class TaskRunner:
         else:
             raw = norm = torch.full_like(chains.log_weight, torch.nan)
         target, experts = self._known(kernel, chains)
-        row = {
-            "energy": torch.stack([raw, norm, target], dim=1),
-            "counts": group.counts,
-            "tokens": chains.tokens,
-            "rejected": group.rejected,
-            "lengths": chains.lengths,
-        }
-        if self.manifest.experts:
-            row["expert_energy"] = experts
-        if chains.resizable:
-            row["sizes"] = sizes_of(chains.region, chains.bounds)
-        if self.kernel.particles:
-            row |= {"log_weight": chains.log_weight, "ancestor": chains.ancestor}
         self.group = replace(group, chains=ended(chains))
-        self._write(row)
+        self._write(
+            {
+                "energy": torch.stack([raw, norm, target], dim=1),
+                "counts": group.counts,
+                "tokens": chains.tokens,
+                "rejected": group.rejected,
+                "lengths": chains.lengths,
+                "sizes": sizes_of(chains.region, chains.bounds),
+                "expert_energy": experts,
+                "log_weight": chains.log_weight,
+                "ancestor": chains.ancestor,
+            }
+        )
 
     def _traces_both(self, grouped: bool) -> bool:
         """Whether E_raw and E_norm of the epoch are worth a pass for each position.
@@ -240,24 +236,24 @@ class TaskRunner:
         the same rounds.
         """
         # Where the run may end, all chains meet.
-        self._end = self.group.epoch + 1
-        epochs = min(check for check in self.manifest.checks if check >= self._end)
-        while self._end < epochs and _alike(kernel, self._kernel_at(self._end)):
-            self._end += 1
+        end = self.group.epoch + 1
+        epochs = min(check for check in self.manifest.checks if check >= end)
+        while end < epochs and _alike(kernel, kernel_at(self.kernel, self.schedule, end)):
+            end += 1
         sampler = self._rounds_of_group(kernel)
         # Rounds change their buffers in place: the group has them wherever the task ends.
         self.group = replace(self.group, buffers=sampler.buffers.tensors())
         while True:
             # No chain may run further ahead than its epochs can be kept.
             ahead = self.group.epoch + len(sampler.buffers.ring_tokens)
-            sampler.limit.fill_(min(self._end, ahead))
+            sampler.limit.fill_(min(end, ahead))
             self.scorer.batcher.raise_if_stopped()
             with refuse_out_of_memory():
                 sampler.advance()
             slowest = sampler.slowest()
-            while self.group.epoch < min(slowest, self._end):
+            while self.group.epoch < min(slowest, end):
                 self._write(self._completed(kernel, sampler.row(self.group.epoch)))
-            if slowest >= self._end:
+            if slowest >= end:
                 break
             self._end_if_due()
             if self.watch is not None and time.monotonic() - self._shown >= _FRAME_SECONDS:
@@ -282,10 +278,7 @@ class TaskRunner:
             else evaluated(part, model, sequences)
             for _, part in kernel.energy.parts
         ]
-        if self.manifest.experts:
-            row["expert_energy"] = self._experts(kernel.energy, torch.stack(values, dim=1))
-        if not chains.resizable:
-            row.pop("sizes", None)
+        row["expert_energy"] = self._experts(kernel.energy, torch.stack(values, dim=1))
         return row
 
     def _rounds_of_group(self, kernel: Kernel) -> Rounds:
@@ -295,9 +288,9 @@ class TaskRunner:
         made = sampler_for(self.scorer.model, kernel) or WindowRounds
         kind = SiteBuffers if issubclass(made, SiteRounds) else WindowBuffers
         buffers = kind(**kept) if kept else self._new_buffers(made, kernel)
-        same = sampler is not None and _alike(sampler.kernel, kernel)
-        if sampler is None or not same or not sampler.reload(buffers):
-            kernels = [self._kernel_at(epoch) for epoch in range(self.schedule.epochs)]
+        if sampler is None or not (_alike(sampler.kernel, kernel) and sampler.reload(buffers)):
+            epochs = range(self.schedule.epochs)
+            kernels = [kernel_at(self.kernel, self.schedule, epoch) for epoch in epochs]
             self.sampler = None  # what it has recorded makes room
             sampler = made(
                 kernel, self.scorer, self.rng, buffers, kernels,
@@ -395,8 +388,8 @@ def _target_of(group: GroupState, kernel: Kernel) -> int:
     known = group.chains.part_values
     if known is None or known.of is None:
         return -1
-    known_parts = (n for n, one in enumerate(energies_of(kernel)) if one.has_parts_of(known.of))
-    return next(known_parts, -1)
+    energies = enumerate(energies_of(kernel))
+    return next((n for n, one in energies if one.has_parts_of(known.of)), -1)
 
 
 def both_energies(
@@ -419,8 +412,7 @@ def check_precision(model: MaskedModel, chains: Chains) -> PrecisionCheck | None
     energies = []
     for one in (model, model.exact):
         sites = Scorer(one).cache(first.to(one.device).sequences)
-        raw, log_normaliser = -sites.logit, sites.log_normaliser
-        terms = torch.stack([raw, raw + log_normaliser]).cpu()
+        terms = torch.stack([-sites.logit, sites.log_normaliser - sites.logit]).cpu()
         energies.append(torch.where(first.inside.cpu(), terms, 0.0).sum(2))
     raw_shift, norm_shift = (energies[0] - energies[1]).abs()
     return PrecisionCheck(
