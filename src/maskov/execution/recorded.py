@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import import_module
 from typing import Any
 
 import torch
@@ -213,8 +212,9 @@ class Recording(Rounds):
 
     def _stale_places(self) -> tuple[Tensor, Tensor] | None:
         flat = self._stale().flatten()
-        one = torch.ones_like(flat, dtype=torch.long)
-        self._drawn = choose_first(flat, one, self._size, self._size)
+        self._drawn = choose_first(
+            flat, torch.ones_like(flat, dtype=torch.long), self._size, self._size
+        )
         return self._drawn.index // self._width, self._drawn.index % self._width
 
     def _put_places(self, where: tuple[Tensor, Tensor], buffer: Tensor, value: Tensor) -> None:
@@ -318,11 +318,10 @@ class RecordedWindows(Recording, WindowRounds):
 def _copy_kernel() -> Callable[[Tensor, Tensor, Tensor, Tensor], None] | None:
     """Return `copy_vectors`, where Triton is there."""
     try:
-        module = import_module("maskov.encoders.fused")
+        from maskov.encoders.fused import copy_vectors
     except ImportError:
         return None
-    copy: Callable[[Tensor, Tensor, Tensor, Tensor], None] = module.copy_vectors
-    return copy
+    return copy_vectors
 
 
 @lru_cache

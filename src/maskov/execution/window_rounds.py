@@ -311,14 +311,12 @@ class WindowRounds(Rounds):
         # Where one pass masks all changes, it is the same before and after.
         still = unseen(changed, self._groups) & (b.new_lengths == b.lengths)[:, None]
         place = (still & changed).int().topk(self._alike, dim=1).indices
-        row = self._rows[:, None].expand_as(place)
-        token = b.proposed[row, place]
-        known = (still & changed)[row, place] & ended[:, None]
-        token = torch.where(known, token, 0).flatten()
-        hidden = b.hidden[row, place].flatten(0, 1)
+        known = (still & changed).gather(1, place) & ended[:, None]
+        token = torch.where(known, b.proposed.gather(1, place), 0).flatten()
+        hidden = b.hidden[self._rows[:, None], place].flatten(0, 1)
         logit = self.scorer.model.logit_of(hidden, token).double().view(place.shape)
         self.scorer.track_nan(logit, known)
-        own = b.logit.scatter(1, place, torch.where(known, logit, b.logit[row, place]))
+        own = b.logit.scatter(1, place, torch.where(known, logit, b.logit.gather(1, place)))
         here = ended[:, None] & still
         b.slot_logit[:-1, :-1] = torch.where(here, own, b.slot_logit[:-1, :-1])
         b.slot_normaliser[:-1, :-1] = torch.where(

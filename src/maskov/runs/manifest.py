@@ -73,20 +73,22 @@ def manifest_of(
 ) -> Manifest:
     """Return the config with what is known of the run before it begins."""
     invariant, notes = leaves_invariant(kernel, config.schedule)
-    if model.caution:
-        notes.append(model.caution)
     stay = {token for one in layout.starts for token in one.reference} & model.only_given
-    if stay:
-        names = ", ".join(f"'{name}'" for name in sorted(model.token_strings(sorted(stay))))
-        notes.append(
+    names = ", ".join(f"'{name}'" for name in sorted(model.token_strings(sorted(stay))))
+    further = (
+        (model.caution, model.caution),
+        (
+            stay,
             f"letters of the given sequences that are never proposed stay as they are: {names} "
-            "(extra_letters lets them be proposed)"
-        )
-    if config.until is not None:
-        notes.append(
+            "(extra_letters lets them be proposed)",
+        ),
+        (
+            config.until is not None,
             "when the run ends is decided by its own diagnostics: every step leaves the target "
-            "invariant, the number of epochs depends on the chains"
-        )
+            "invariant, the number of epochs depends on the chains",
+        ),
+    )
+    notes += [note for holds, note in further if holds]
     sweeps, energy = sweeps_of(kernel), kernel.energy
     others = () if energy is None else energy.others
     return Manifest(

@@ -174,22 +174,21 @@ def with_prior(
     kernel: Kernel, prior: str | Mapping[int, float] | None, model: MaskedModel
 ) -> tuple[Kernel, Literal["none", "flat"]]:
     """Return the kernel with a given table of lengths in its energy, and what is left to find."""
-    if not resizes(kernel):
-        if prior is not None:
-            raise InputError(
-                "no move changes the length: drop --length-prior, or add insert-delete to --moves."
-            )
-        return kernel, "none"
-    if isinstance(model, ConditionalModel):
-        if prior not in (None, "none"):
-            raise InputError(
-                "translations have lengths by their sources, which no --length-prior knows: add "
-                "predicted_length to the energy instead."
-            )
-        return kernel, "none"
-    if prior in (None, "flat"):
+    sized, translates = resizes(kernel), isinstance(model, ConditionalModel)
+    refuse(
+        (
+            not sized and prior is not None,
+            "no move changes the length: drop --length-prior, or add insert-delete to --moves.",
+        ),
+        (
+            sized and translates and prior not in (None, "none"),
+            "translations have lengths by their sources, which no --length-prior knows: add "
+            "predicted_length to the energy instead.",
+        ),
+    )
+    if sized and not translates and prior in (None, "flat"):
         return kernel, "flat"
-    if prior != "none":
+    if prior not in (None, "none"):
         kernel = weighed(kernel, parse_table(prior))
     return kernel, "none"
 
@@ -299,12 +298,17 @@ def inputs_of(
         (templates is not None and not templates, "there is no template to fill."),
     )
     if isinstance(model, ConditionalModel):
-        if model.sources is None:
-            raise InputError(
-                f"'{model.name}' translates: use `maskov translate`, or `model.given(texts)`."
-            )
-        if templates is not None or frozen is not None:
-            raise InputError("translations have no templates and no frozen tokens: drop them.")
+        refuse(
+            (
+                model.sources is None,
+                f"'{model.name}' translates: use `maskov translate`, or `model.given(texts)`.",
+            ),
+            (
+                templates is not None or frozen is not None,
+                "translations have no templates and no frozen tokens: drop them.",
+            ),
+        )
+        assert model.sources is not None
         # Kept as they are: on another device a near tie could be decided otherwise.
         if texts is not None:
             lengths, chosen = DRAFTED, _draft_lengths(model, texts, chains)

@@ -176,8 +176,11 @@ def pack(group: GroupState, run: str = "") -> bytes:
     """Turn a group into bytes; `run` is the signature of the run it belongs to."""
     sites = group.chains.pass_cache
     # Which positions the passes of the sites mask; 0: each alone.
-    numbers = {"run": run, "site_groups": 0 if sites is None else sites.groups or 0}
-    numbers |= {name: getattr(group, name) for name in _NUMBERS}
+    numbers = {
+        "run": run,
+        "site_groups": 0 if sites is None else sites.groups or 0,
+        **{name: getattr(group, name) for name in _NUMBERS},
+    }
     kept = {name: value.contiguous().cpu() for name, value in tensors_of(group).items()}
     return to_bytes(kept, {"group": json.dumps(numbers)})
 

@@ -462,8 +462,9 @@ class Store:
             self._spellings = dict(sorted(known.items()))
             if self.durable:
                 with explained(self.path):
-                    content = json.dumps(self._spellings).encode()
-                    write_atomically(self.path / "tokens.json", content)
+                    write_atomically(
+                        self.path / "tokens.json", json.dumps(self._spellings).encode()
+                    )
 
     def spellings(self) -> dict[int, str]:
         """Return these texts, if they are known; damaged ones are not needed."""

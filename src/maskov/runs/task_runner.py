@@ -111,11 +111,9 @@ class TaskRunner:
         while self.group.epoch < self.schedule.epochs:
             kernel = kernel_at(self.kernel, self.schedule, self.group.epoch)
             # What is begun ends as it began.
-            in_rounds = rounds_of(kernel) is not None
-            if not self.group.buffers:
-                begun = bool(self.group.chains.epoch_step.any())
-                in_rounds = not begun and sampler_for(self.scorer.model, kernel) is not None
-            if in_rounds:
+            begun = bool(self.group.chains.epoch_step.any())
+            begins = not begun and sampler_for(self.scorer.model, kernel) is not None
+            if begins or (self.group.buffers and rounds_of(kernel) is not None):
                 self._in_rounds(kernel)
             else:
                 self._epoch(kernel)

@@ -159,8 +159,7 @@ class Job:
         model = self.model.unpack(device)
         # The process that sent this job has trusted its parts and loaded its models.
         kernel = kernel_of(self.manifest, model, trust_parts=True, allow_download=True)
-        kernel = tuned(kernel, self.manifest.tuning)
-        return TaskRunner(self.manifest, kernel, model, stop)
+        return TaskRunner(self.manifest, tuned(kernel, self.manifest.tuning), model, stop)
 
 
 def run_task(runner: Callable[[], TaskRunner], task: Task) -> TaskResult:
