@@ -157,8 +157,7 @@ class WindowRounds(Rounds):
         rows = self._rows_of(begun)
         if rows is None:
             return
-        chains = self._chains(rows)
-        proposed = self._draw_windows(chains, self._blocks[self._epoch()[rows]])
+        proposed = self._draw_windows(self._chains(rows), self._blocks[self._epoch()[rows]])
         for name, value in proposed.items():
             self._put_rows(begun, rows, getattr(b, name), value)
         for field in (b.level, b.log_forward, b.log_reverse, b.ratio):

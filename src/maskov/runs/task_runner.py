@@ -192,9 +192,8 @@ class TaskRunner:
 
         Passes of groups are another energy's: only those of kept sequences are.
         """
-        if self.group.epoch in kept_epochs(self.manifest):
-            return True
-        return self.manifest.config.execution.trace == "every" and not grouped
+        every = self.manifest.config.execution.trace == "every" and not grouped
+        return every or self.group.epoch in kept_epochs(self.manifest)
 
     def _known(self, kernel: Kernel, chains: Chains) -> tuple[Tensor, Tensor]:
         """Return the energy of an epoch's target and those of its experts, if they are known."""
