@@ -34,7 +34,7 @@ from maskov.execution.window_rounds import WindowRounds
 from maskov.fasta import mutations
 from maskov.kernels import Kernel, Population
 from maskov.kernels.base import kernel_at
-from maskov.models.base import MaskedModel
+from maskov.models.base import MaskedModel, Queries
 from maskov.models.scorer import MOST_SLOTS, Scorer
 from maskov.runs.state import GroupShape, GroupState
 from maskov.runs.store import Store
@@ -251,10 +251,11 @@ class Coordinator:
     @cached_property
     def _vector(self) -> Tensor:
         """What the model keeps of a masked position: only by asking are width and kind known."""
-        sequences = self._fresh(0).chains.to(self.model.device).sequences
-        first = torch.zeros_like(sequences.lengths[:1])
-        scorer = Scorer(self.model, self.manifest.config.execution.token_budget)
-        return scorer.answers(sequences, first, first, normaliser=False).hidden
+        state = self._fresh(0).chains.to(self.model.device)
+        place = torch.zeros_like(state.lengths[:1])
+        masked = torch.arange(state.tokens.shape[1], device=place.device) == place[:, None]
+        asked = Queries(state.tokens[:1], state.lengths[:1], masked, state.source[:1])
+        return Scorer(self.model, self.manifest.config.execution.token_budget).hidden(asked)
 
     @property
     def _slowest(self) -> int:
