@@ -207,6 +207,14 @@ class WindowBuffers(Buffers):
         )
 
 
+def sizes_of(
+    region: Int[Tensor, "chains length"], bounds: Int[Tensor, "chains regions 2"]
+) -> Int[Tensor, "chains regions"]:
+    """Return how many positions each region of each chain has."""
+    regions = torch.arange(bounds.shape[1], device=region.device)
+    return (region[:, None, :] == regions[:, None]).sum(2)
+
+
 def _zeros(state: Chains) -> list[partial[Tensor]]:
     """Return what makes empty buffers of numbers, whole numbers and flags."""
     kinds = (torch.float64, torch.long, torch.bool)

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import import_module
 from typing import Any
 
 import torch
@@ -103,10 +102,10 @@ class Recording(Rounds):
             event.synchronize()
         tokens, stale, self._slowest = posted.tolist()
         self._capacity = self._capacity_for(tokens)
-        self._size = fitting(self._sizes, stale)
+        self._size, device = fitting(self._sizes, stale), self.buffers.tokens.device
         for _ in range(self.turns):
-            self._play(("prepare", self._size), self._prepare)
-        self._play(("test", self._capacity), self._test)
+            play(self._recorded, ("prepare", self._size), self._prepare, device)
+        play(self._recorded, ("test", self._capacity), self._test, device)
         self._posted.append(self._post())
 
     def _post(self) -> tuple[Tensor, Any]:
@@ -119,17 +118,6 @@ class Recording(Rounds):
         event = torch.cuda.Event()  # type: ignore[no-untyped-call]
         event.record()
         return note, event
-
-    def _play(self, key: tuple[Any, ...], part: Callable[[], None]) -> None:
-        """Do a part of a round, recorded if it has been done in this size before."""
-        if key in self._recorded:
-            self._recorded[key].replay()
-            return
-        # The first time it is done as it is, which also readies every kernel.
-        part()
-        if not self.buffers.tokens.is_cuda:
-            return
-        self._recorded[key] = recorded(part)
 
     def _capacity_for(self, tokens: int) -> int:
         """Return the capacity for so many tokens that wait."""
@@ -224,13 +212,13 @@ class Recording(Rounds):
 
     def _stale_places(self) -> tuple[Tensor, Tensor] | None:
         flat = self._stale().flatten()
-        one = torch.ones_like(flat, dtype=torch.long)
-        self._drawn = choose_first(flat, one, self._size, self._size)
+        self._drawn = choose_first(
+            flat, torch.ones_like(flat, dtype=torch.long), self._size, self._size
+        )
         return self._drawn.index // self._width, self._drawn.index % self._width
 
     def _put_places(self, where: tuple[Tensor, Tensor], buffer: Tensor, value: Tensor) -> None:
-        drawn: Chosen = self._drawn
-        flat = torch.where(drawn.taken, value[drawn.place], buffer.flatten())
+        flat = torch.where(self._drawn.taken, value[self._drawn.place], buffer.flatten())
         buffer.copy_(flat.view(buffer.shape))
 
 
@@ -240,14 +228,12 @@ class RecordedSites(Recording, SiteRounds):
     def _head_sizes(self) -> Iterable[int]:
         return [chains * self._width for chains in _CHAINS_DRAWN]
 
-    def _usable_slots(self) -> Int[Tensor, " chains"] | None:
+    def _usable_slots(self) -> Int[Tensor, " chains"]:
         """Return as many slots as leave the device idle otherwise, and more for long chains.
 
         A run takes as many rounds as its longest chain, so a chain with twice the usual steps left
         tests two proposals at once, where their first tests are early ones.
         """
-        if self._slots == 1:
-            return None
         left = self._steps_left()
         near, single = self.stages[0].nearest, self.buffers.lengths + self._frame
         passes = self.buffers.lengths if near is None else self.buffers.lengths.clamp(max=near)
@@ -332,11 +318,10 @@ class RecordedWindows(Recording, WindowRounds):
 def _copy_kernel() -> Callable[[Tensor, Tensor, Tensor, Tensor], None] | None:
     """Return `copy_vectors`, where Triton is there."""
     try:
-        module = import_module("maskov.encoders.fused")
+        from maskov.encoders.fused import copy_vectors
     except ImportError:
         return None
-    copy: Callable[[Tensor, Tensor, Tensor, Tensor], None] = module.copy_vectors
-    return copy
+    return copy_vectors
 
 
 @lru_cache
@@ -378,6 +363,17 @@ def recorded(part: Callable[[], None]) -> Any:
     torch.cuda.current_stream().wait_stream(stream)
     _LATEST[device] = graph
     return graph
+
+
+def play(known: dict[Any, Any], key: Any, part: Callable[[], None], device: torch.device) -> None:
+    """Do a part of a round: recorded, on a GPU, if it is `known` to have been done in this size."""
+    if key in known:
+        known[key].replay()
+        return
+    # The first time it is done as it is, which also readies every kernel.
+    part()
+    if device.type == "cuda":
+        known[key] = recorded(part)
 
 
 def fitting(sizes: Sequence[int], wanted: int) -> int:

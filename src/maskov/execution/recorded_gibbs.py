@@ -9,11 +9,12 @@ a step is recorded for each of a few numbers of chains. The draws are those of l
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
 
-from maskov.execution.recorded import fitting, recorded
+from maskov.execution.recorded import fitting, play
 from maskov.execution.window_rounds import single_site
 from maskov.kernels import Gibbs, Kernel
 from maskov.models.base import MaskedModel
@@ -55,10 +56,9 @@ class RecordedGibbs:
         # What a step reads and writes; rows are sorted by their steps, longest first.
         self._buffers: dict[str, Tensor] = {}
         self._recorded: dict[tuple[int, int], Any] = {}
-        sizes = [min(_FEWEST, self._shape[0])]
-        while sizes[-1] < self._shape[0]:
-            sizes.append(min(int(sizes[-1] * _GROWTH) + 1, self._shape[0]))
-        self._sizes = sizes
+        self._sizes = [min(_FEWEST, self._shape[0])]
+        while self._sizes[-1] < self._shape[0]:
+            self._sizes.append(min(int(self._sizes[-1] * _GROWTH) + 1, self._shape[0]))
 
     def serves(self, kernel: Kernel, chains: Chains) -> bool:
         """Whether what was recorded holds for these chains."""
@@ -78,7 +78,9 @@ class RecordedGibbs:
             self.scorer.batcher.raise_if_stopped()
             size = fitting(self._sizes, moving)
             tokens = sum(lengths[:size]) + size * self._model.frame.size
-            self._play(size, -(-tokens // _UNIT) * _UNIT)
+            capacity = -(-tokens // _UNIT) * _UNIT
+            step = partial(self._step, size, capacity)
+            play(self._recorded, (size, capacity), step, self._model.device)
         self.scorer.passes += sum(steps)
         back = order.argsort()
         moved: dict[str, Any] = {name: b[name][back] for name in _MOVED}
@@ -100,16 +102,6 @@ class RecordedGibbs:
             # What was recorded reads and writes the first buffers.
             self._buffers.setdefault(name, value).copy_(value)
         return order
-
-    def _play(self, size: int, capacity: int) -> None:
-        """Do a step of the first chains, recorded if one of this size has been done before."""
-        key = (size, capacity)
-        if key in self._recorded:
-            self._recorded[key].replay()
-            return
-        self._step(size, capacity)
-        if self._model.device.type == "cuda":
-            self._recorded[key] = recorded(lambda: self._step(size, capacity))
 
     def _step(self, size: int, capacity: int) -> None:
         """Mask the next position of the first chains and draw it."""

@@ -21,7 +21,7 @@ from maskov.execution.buffers import COUNTS, ENERGIES, Buffers
 from maskov.kernels import Kernel, Metropolis
 from maskov.kernels.base import leaves
 from maskov.models.scorer import Scorer
-from maskov.moves import Move, Site, Sweep
+from maskov.moves import Site, Sweep
 from maskov.random import Rng
 from maskov.types import Bool, Chains, Float, Int, PartValues, PassCache, Tensor, inside
 
@@ -67,6 +67,9 @@ class Rounds(ABC):
         assert first.energy.masked is not None, "rounds test by masked passes"
         self.kernel, self.kernels = kernel, kernels
         self._moves = [part.move for part in parts]
+        # The orders of single sites and blocks.
+        sites = [move.positions for move in self._moves if isinstance(move, Site)]
+        self._sweeps = [sweep for sweep in sites if isinstance(sweep, Sweep)]
         self.plan = first.plan
         self.stages = self.plan.stages
         self.energy, self.masked = first.energy, first.energy.masked
@@ -113,10 +116,6 @@ class Rounds(ABC):
         """Return what passes ask that slots wait for."""
 
     @abstractmethod
-    def _pass(self) -> None:
-        """Run the passes that slots wait for."""
-
-    @abstractmethod
     def _stale(self) -> Bool[Tensor, "chains length"]:
         """Return the positions that wait for the head."""
 
@@ -137,10 +136,6 @@ class Rounds(ABC):
             self.masked.of_scores(b.logit, b.log_normaliser),
         )
         return torch.stack([torch.where(self._inside, part, 0.0).sum(1) for part in terms], dim=1)
-
-    def _temperature(self) -> Float[Tensor, " chains"]:
-        """Return the temperature of the target of every chain in its epoch."""
-        return self._temperatures[self._epoch()]
 
     def _epoch(self) -> Int[Tensor, " chains"]:
         """Return the epoch of every chain, or the last one where it has done all."""
@@ -245,10 +240,3 @@ class Rounds(ABC):
             for name, ring in rings.items()
         }
         return {"lengths": self.buffers.lengths.to("cpu", copy=True)} | row
-
-
-def order_of(move: Move) -> Sweep:
-    """Return the order of single sites or blocks."""
-    assert isinstance(move, Site)
-    assert isinstance(move.positions, Sweep)
-    return move.positions

@@ -12,7 +12,7 @@ import torch
 
 from maskov.energies.stages import nearness
 from maskov.execution.buffers import ACCEPTED, FREE, REJECTED, TESTING, SiteBuffers
-from maskov.execution.rounds import Asked, Rounds, order_of
+from maskov.execution.rounds import Asked, Rounds
 from maskov.kernels.base import log_ratio
 from maskov.moves.filling import draw
 from maskov.random import Purpose, accept, categorical
@@ -121,7 +121,7 @@ class SiteRounds(Rounds):
         if rows is None:
             return
         chain, step, free = b.chain[rows], b.step[rows], b.free[rows]
-        rank = order_of(self._moves[0]).rank(chain, step, free, self.rng)
+        rank = self._sweeps[0].rank(chain, step, free, self.rng)
         shape = rank.shape
         when = (step[:, None] + rank).flatten()
         who = chain[:, None].expand(shape).flatten()
@@ -165,20 +165,19 @@ class SiteRounds(Rounds):
 
     def _offer(self) -> None:
         """Give the free slots of each chain its next proposals that differ, in order."""
-        b, slots = self.buffers, self._slots
+        b = self.buffers
         ranks = self._slot_ranks()
         free = ranks == NONE_LEFT
         latest = ranks.masked_fill(free, -1).amax(1)
         after = torch.maximum(latest, b.epoch_step - 1)
         later = self._novel() & (b.rank > after[:, None])
-        soonest, place = _smallest(b.rank.masked_fill(~later, NONE_LEFT), slots)
+        soonest, place = b.rank.masked_fill(~later, NONE_LEFT).topk(self._slots, largest=False)
         # The first free slot gets the first of them, and so on.
         turn = free.cumsum(1) - 1
         given = turn.clamp(min=0)
         soonest, place = soonest.gather(1, given), place.gather(1, given)
-        most = self._usable_slots()
-        if most is not None:
-            free = free & (turn + (~free).sum(1, keepdim=True) < most[:, None])
+        busy = (~free).sum(1, keepdim=True)
+        free = free & (turn + busy < self._usable_slots()[:, None])
         begun = (self._ready()[:, None] & free & (soonest < NONE_LEFT)).flatten()
         # Where the reverse is impossible the move is rejected whatever its energy.
         possible = b.log_reverse.gather(1, place).flatten() > -torch.inf
@@ -218,7 +217,7 @@ class SiteRounds(Rounds):
     ) -> Float[Tensor, "slots stages"]:
         """Return what every slot's tests compare with; meaningless where passes are missing."""
         b, energy, owner = self.buffers, self.masked, self._owner
-        at, temperature = (owner, place), self._temperature()[owner]
+        at, temperature = (owner, place), self._temperatures[self._epoch()[owner]]
         new = energy.of_scores(b.slot_logit[:-1], b.slot_normaliser[:-1])
         others = energy.of_scores(b.logit, b.log_normaliser)[owner] - new
         # The pass that masks the changed position is the same before and after the move.
@@ -234,9 +233,9 @@ class SiteRounds(Rounds):
 
     def _settle(self) -> None:
         """Move chains along: past rejected proposals in order, to the first accepted one."""
-        b, slots = self.buffers, self._slots
-        rank, front = _in_order(self._slot_ranks())
-        slot = self._rows[:, None] * slots + front
+        b = self.buffers
+        rank, front = self._slot_ranks().sort(1)
+        slot = self._rows[:, None] * self._slots + front
         place = b.slot_place[slot].clamp(min=0)
         verdict = b.slot_verdict[slot]
         done = (rank < NONE_LEFT) & (verdict != TESTING)
@@ -289,24 +288,6 @@ class SiteRounds(Rounds):
         for buffer, value in new:
             self._put_rows(taken, rows, buffer, value)
 
-    def _usable_slots(self) -> Int[Tensor, " chains"] | None:
-        """Return how many slots of each chain may be filled; None: all of them."""
-        return None
-
-
-def _smallest(
-    keys: Int[Tensor, "chains length"], count: int
-) -> tuple[Int[Tensor, "chains count"], Int[Tensor, "chains count"]]:
-    """Return the smallest keys of each row, in order, and where they are."""
-    if count == 1:
-        return keys.min(1, keepdim=True)
-    return keys.topk(count, largest=False, sorted=True)
-
-
-def _in_order(
-    ranks: Int[Tensor, "chains slots"],
-) -> tuple[Int[Tensor, "chains slots"], Int[Tensor, "chains slots"]]:
-    """Sort the slots of each chain by the steps they test."""
-    if ranks.shape[1] == 1:
-        return ranks, torch.zeros_like(ranks)
-    return ranks.sort(1)
+    def _usable_slots(self) -> Int[Tensor, " chains"]:
+        """Return how many slots of each chain may be filled."""
+        return torch.full_like(self._rows, self._slots)

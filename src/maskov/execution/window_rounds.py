@@ -15,8 +15,8 @@ import torch
 
 from maskov.energies.base import Energy, MaskedEnergy, evaluated
 from maskov.energies.stages import near_all, near_window
-from maskov.execution.buffers import COUNTS, FILLING, FILLS, IDLE, WindowBuffers
-from maskov.execution.rounds import Asked, Rounds, order_of
+from maskov.execution.buffers import COUNTS, FILLING, FILLS, IDLE, WindowBuffers, sizes_of
+from maskov.execution.rounds import Asked, Rounds
 from maskov.kernels import Mixture
 from maskov.kernels.base import Kernel, leaves, log_ratio
 from maskov.models.base import MaskedModel, Queries
@@ -94,9 +94,7 @@ class WindowRounds(Rounds):
 
     def _results(self) -> dict[str, Tensor]:
         b = self.buffers
-        regions = torch.arange(b.bounds.shape[1], device=b.region.device)
-        sizes = (b.region[:, None, :] == regions[:, None]).sum(2)
-        return super()._results() | {"lengths": b.lengths, "sizes": sizes}
+        return super()._results() | {"lengths": b.lengths, "sizes": sizes_of(b.region, b.bounds)}
 
     def _stale(self) -> Bool[Tensor, "chains length"]:
         """Return where the log-sum-exp is to be found, which an epoch's energies need."""
@@ -131,9 +129,8 @@ class WindowRounds(Rounds):
         rows = self._rows_of(begun)
         if rows is None:
             return
-        sites = [move for move in self._moves if isinstance(move, Site)]
-        if sites:
-            order = order_of(sites[-1]).rank(b.chain[rows], b.step[rows], b.free[rows], self.rng)
+        if self._sweeps:
+            order = self._sweeps[-1].rank(b.chain[rows], b.step[rows], b.free[rows], self.rng)
             self._put_rows(begun, rows, b.rank, order)
         if isinstance(self._moves[0], Site):
             block = self._blocks[self._epoch()[rows], 0]
@@ -160,8 +157,7 @@ class WindowRounds(Rounds):
         rows = self._rows_of(begun)
         if rows is None:
             return
-        chains = self._chains(rows)
-        proposed = self._draw_windows(chains, self._blocks[self._epoch()[rows]])
+        proposed = self._draw_windows(self._chains(rows), self._blocks[self._epoch()[rows]])
         for name, value in proposed.items():
             self._put_rows(begun, rows, getattr(b, name), value)
         for field in (b.level, b.log_forward, b.log_reverse, b.ratio):
@@ -174,15 +170,13 @@ class WindowRounds(Rounds):
         self, chains: Chains, blocks: Int[Tensor, "n moves"]
     ) -> dict[str, Int[Tensor, "n ..."]]:
         """Return the fields of the buffers that say which window each of some chains fills."""
-        found = [
+        chosen, *others = (
             self._window(move, chains, blocks[:, number]) for number, move in enumerate(self._moves)
-        ]
-        if len(found) == 1:
-            return found[0]
-        chances = self._chances.expand(len(chains.chain), -1)
-        which = self.rng.categorical(chances, chains.chain, chains.step, Purpose.KERNEL)
-        chosen = found[0]
-        for number, other in enumerate(found[1:], 1):
+        )
+        if others:
+            chances = self._chances.expand(len(chains.chain), -1)
+            which = self.rng.categorical(chances, chains.chain, chains.step, Purpose.KERNEL)
+        for number, other in enumerate(others, 1):
             for name, value in other.items():
                 here = (which == number).view(-1, *(1,) * (value.dim() - 1))
                 chosen[name] = torch.where(here, value, chosen[name])
@@ -202,8 +196,10 @@ class WindowRounds(Rounds):
         if isinstance(move, Window):
             rank = move.window(chains.chain, chains.step, chains.free, self.rng)
         else:
+            assert isinstance(move, Site)
+            assert isinstance(move.positions, Sweep)
             every = torch.arange(len(chains.chain), device=chains.chain.device)
-            rank = order_of(move).masked(chains, every, self.rng, block).long() - 1
+            rank = move.positions.masked(chains, every, self.rng, block).long() - 1
         return {
             "window": rank, "old_window": rank, "proposed": chains.tokens,
             "new_lengths": chains.lengths, "new_free": chains.free, "new_region": chains.region,
@@ -227,8 +223,6 @@ class WindowRounds(Rounds):
         b = self.buffers
         place = (b.window == b.level[:, None]).int().argmax(1)
         whole = masked_with(place, self._inside_new(), self._groups)
-        if not self._resizes or self._groups is None:
-            return whole
         # Groups of positions are others once positions have moved.
         return torch.where((b.start < 0)[:, None], whole, self._places == place[:, None])
 
@@ -271,9 +265,8 @@ class WindowRounds(Rounds):
                 probabilities, chain[part], step[part], Purpose.TOKEN, place[part]
             )
 
-        conditional, scorer = self.kernel.conditional, self.scorer
         if len(row):
-            drawn = draw(hidden, b.tokens[row, place], choose, conditional, scorer)
+            drawn = draw(hidden, b.tokens[row, place], choose, self.kernel.conditional, self.scorer)
             token, forward, reverse, logit, normaliser = self._spread(
                 here, row, place, drawn.token, drawn.log_forward, drawn.log_reverse, drawn.logit,
                 drawn.log_normaliser,
@@ -282,10 +275,9 @@ class WindowRounds(Rounds):
             b.log_reverse += torch.where(here & same[:, None], reverse, 0.0).sum(1)
             b.slot_logit[:-1, :-1] = torch.where(here, logit, b.slot_logit[:-1, :-1])
             b.slot_normaliser[:-1, :-1] = torch.where(here, normaliser, b.slot_normaliser[:-1, :-1])
+            b.proposed.copy_(torch.where(here, token, b.proposed))
         if self._reads_back:
             self._read_back(filled & ~same)
-        if len(row):
-            b.proposed.copy_(torch.where(here, token, b.proposed))
         # The last pass masks what one of the proposal's energy does: it is one of these.
         passed = (here.any(1) & last & ~same)[:, None] & self._last_place()
         if self._groups is not None:
@@ -307,8 +299,8 @@ class WindowRounds(Rounds):
         place = at.int().argmax(1)[rows]
         kept, own = self._kept_back()[rows], b.hidden[rows, place]
         hidden = torch.where(kept[:, None], own, b.slot_hidden[rows, -1])
-        conditional, scorer = self.kernel.conditional, self.scorer
-        found = log_q_of(hidden, b.tokens[rows, place], conditional, scorer)
+        token = b.tokens[rows, place]
+        found = log_q_of(hidden, token, self.kernel.conditional, self.scorer)
         b.log_reverse += torch.where(read, self._spread_rows(rows, found), 0.0)
 
     def _begin_tests(self, ended: Bool[Tensor, " chains"]) -> None:
@@ -318,14 +310,12 @@ class WindowRounds(Rounds):
         # Where one pass masks all changes, it is the same before and after.
         still = unseen(changed, self._groups) & (b.new_lengths == b.lengths)[:, None]
         place = (still & changed).int().topk(self._alike, dim=1).indices
-        row = self._rows[:, None].expand_as(place)
-        token = b.proposed[row, place]
-        known = (still & changed)[row, place] & ended[:, None]
-        token = torch.where(known, token, 0).flatten()
-        hidden = b.hidden[row, place].flatten(0, 1)
+        known = (still & changed).gather(1, place) & ended[:, None]
+        token = torch.where(known, b.proposed.gather(1, place), 0).flatten()
+        hidden = b.hidden[self._rows[:, None], place].flatten(0, 1)
         logit = self.scorer.model.logit_of(hidden, token).double().view(place.shape)
         self.scorer.track_nan(logit, known)
-        own = b.logit.scatter(1, place, torch.where(known, logit, b.logit[row, place]))
+        own = b.logit.scatter(1, place, torch.where(known, logit, b.logit.gather(1, place)))
         here = ended[:, None] & still
         b.slot_logit[:-1, :-1] = torch.where(here, own, b.slot_logit[:-1, :-1])
         b.slot_normaliser[:-1, :-1] = torch.where(
@@ -346,8 +336,6 @@ class WindowRounds(Rounds):
         """Return where tokens are others or, where the length may change, the new windows."""
         b = self.buffers
         changed = b.proposed[rows] != b.tokens[rows]
-        if not self._resizes:
-            return changed
         return torch.where((b.start[rows] < 0)[:, None], changed, b.window[rows] >= 0)
 
     def _near(self, number: int, rows: Int[Tensor, " n"]) -> Bool[Tensor, "n length"]:
@@ -458,6 +446,7 @@ class WindowRounds(Rounds):
         else:
             before = old
         falls, given = before - new, (b.log_forward[rows], b.log_reverse[rows])
+        temperature = self._temperatures[self._epoch()[rows]]
         values = [b.values[rows, lengths[rows]] for lengths in (b.lengths, b.new_lengths)]
         ratios = []
         for number, stage in enumerate(self.stages):
@@ -468,7 +457,7 @@ class WindowRounds(Rounds):
             if stage.nearest == 0:
                 fall = torch.where(alone, fall, 0.0)
             fall = fall + self.plan.other_drop(stage, *values)
-            ratios.append(log_ratio(fall, *given, self._temperature()[rows]))
+            ratios.append(log_ratio(fall, *given, temperature))
         return torch.stack(ratios, dim=1)
 
     def _shifted(
@@ -500,11 +489,14 @@ class WindowRounds(Rounds):
         if rows is None:
             return
         self._put_vectors(taken[:, None] & self._inside_new() & ~b.still, self._rows)
-        new = [(b.tokens, b.proposed), (b.logit, b.slot_logit[:, :-1]),
-               (b.log_normaliser, b.slot_normaliser[:, :-1])]  # fmt: skip
-        if self._resizes:
-            new += [(b.lengths, b.new_lengths), (b.free, b.new_free), (b.region, b.new_region)]
-        for buffer, value in new:
+        for buffer, value in (
+            (b.tokens, b.proposed),
+            (b.lengths, b.new_lengths),
+            (b.free, b.new_free),
+            (b.region, b.new_region),
+            (b.logit, b.slot_logit[:, :-1]),
+            (b.log_normaliser, b.slot_normaliser[:, :-1]),
+        ):
             self._put_rows(taken, rows, buffer, value[rows])
 
     def _end_step(self, ended: Tensor, accepted: Tensor, novel: Tensor) -> None:
@@ -563,8 +555,8 @@ def values_by_length(
     The columns are those of `AcceptanceStages`; those of the masked passes are 0.
     """
     count, width = chains.tokens.shape
-    values = torch.zeros((count, width + 1, len(energy.parts)), dtype=torch.float64)
-    values = values.to(chains.tokens.device)
+    shape = (count, width + 1, len(energy.parts))
+    values = torch.zeros(shape, dtype=torch.float64, device=chains.tokens.device)
     for column, (_, part) in enumerate(energy.parts):
         if isinstance(part, MaskedEnergy):
             continue

@@ -219,8 +219,6 @@ class Coordinator:
         self.listener: Listener = listener or Silent()
         # Between two checkpoints of a group.
         self.seconds = seconds
-        self.schedule = store.manifest.schedule
-        self._checks = frozenset(store.manifest.checks)
         # Those in the traces, if these are kept.
         self._tokens: set[int] = set()
         groups = range(len(store.groups))
@@ -241,10 +239,10 @@ class Coordinator:
 
     def _load(self, group: int) -> GroupState:
         """Return a group as the store has it, or from its beginning."""
-        epochs = range(self.schedule.epochs)
-        each = (kernel_at(self.kernel, self.schedule, epoch) for epoch in epochs)
+        schedule = self.manifest.schedule
+        each = (kernel_at(self.kernel, schedule, epoch) for epoch in range(schedule.epochs))
         shape = GroupShape(
-            self._fresh(group), self.schedule.epochs, MOST_SLOTS, lambda: self._vector,
+            self._fresh(group), schedule.epochs, MOST_SLOTS, lambda: self._vector,
             any(rounds_of(kernel) is WindowRounds for kernel in each),
             self.kernel.particles,
         )  # fmt: skip
@@ -298,7 +296,7 @@ class Coordinator:
     def _most(self) -> int:
         """Return the epoch that no task may go beyond now: the next check, the end, or a window."""
         window = self._slowest + _WINDOW if len(self._progress) > 1 else self.manifest.epochs
-        later = [check for check in self._checks if check > self.closed]
+        later = [check for check in self.manifest.checks if check > self.closed]
         return min([self.manifest.epochs, window, *later])
 
     def _ready(self) -> list[int]:
@@ -326,7 +324,7 @@ class Coordinator:
             self.show(result.shown)
         if state.epoch >= self.manifest.epochs:
             # Nobody will ask for its passes again.
-            state = state.with_chains(state.chains.forget(), buffers={})
+            state = replace(state, chains=state.chains.forget(), buffers={})
         one.state, one.saved = state, False
         if time.monotonic() - one.saved_at >= self.seconds:
             self._save(group)
@@ -372,7 +370,7 @@ class Coordinator:
         while self.closed < self._slowest:
             epoch = self.closed
             # Noted before a checkpoint can say that the epoch is closed.
-            if epoch + 1 in self._checks:
+            if epoch + 1 in self.manifest.checks:
                 self._check(epoch + 1)
             if epoch in self.store.sampled(epoch + 1):
                 self.store.write_samples(self._samples(epoch))
@@ -399,34 +397,29 @@ class Coordinator:
         """Yield the samples of an epoch, as the arrays have them."""
         model, layout, manifest = self.model, self.layout, self.manifest
         experts, particles, lines = manifest.experts, manifest.particles, manifest.inputs.names
-        names = ("energy_target", "expert_energy") if experts else ()
-        row = self.store.row(epoch)
-        columns = [row[name].tolist() for name in ("lengths", "energy_raw", "energy_norm", *names)]
-        rows = zip(self.store.tokens(epoch).tolist(), *columns, strict=True)
-        for chain, (tokens, length, raw, norm, *rest) in enumerate(rows):
-            ids, start = tokens[:length], layout.starts[chain]
-            sample = Sample(
+        row = {name: column.tolist() for name, column in self.store.row(epoch).items()}
+        for chain, tokens in enumerate(self.store.tokens(epoch).tolist()):
+            ids, start = tokens[: row["lengths"][chain]], layout.starts[chain]
+            strings, more = model.token_strings(ids), dict[str, Any]()
+            if experts:
+                energies = zip(experts, row["expert_energy"][chain], strict=True)
+                more["energies"] = {"target": row["energy_target"][chain], **dict(energies)}
+            if lines is not None:
+                more["name"] = lines[start.template]
+                if start.reference and not layout.resizable:
+                    more["mutations"] = mutations(model.token_strings(start.reference), strings)
+            if particles:
+                # Those that were drawn again by their weights all have the same.
+                more |= {"population": chain // particles, "weight": 1 / particles}
+                more["ancestor"] = row["ancestor"][chain]
+            yield Sample(
                 chain,
                 epoch,
                 model.decode(ids),
-                model.token_strings(ids),
+                strings,
                 ids,
-                raw,
-                norm,
+                row["energy_raw"][chain],
+                row["energy_norm"][chain],
                 start.template,
+                **more,
             )
-            if rest:
-                energies = {"target": rest[0], **dict(zip(experts, rest[1], strict=True))}
-                sample = replace(sample, energies=energies)
-            if lines is not None:
-                fixed = start.reference and not layout.resizable
-                parent = model.token_strings(start.reference)
-                changed = mutations(parent, sample.tokens) if fixed else None
-                sample = replace(sample, name=lines[start.template], mutations=changed)
-            if particles:
-                # Those that were drawn again by their weights all have the same.
-                population, ancestor = chain // particles, int(row["ancestor"][chain])
-                sample = replace(
-                    sample, population=population, weight=1 / particles, ancestor=ancestor
-                )
-            yield sample

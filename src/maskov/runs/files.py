@@ -99,8 +99,7 @@ def open_to_write(path: Path, flags: int = 0) -> IO[bytes]:
 def write_atomically(path: Path, content: bytes | Iterable[bytes]) -> None:
     """Write to a temporary file next to `path`, force it to disk, and rename it into place."""
     temporary = path.with_name(path.name + ".tmp")
-    with suppress(FileNotFoundError):  # of a process that was killed
-        os.unlink(temporary)
+    temporary.unlink(missing_ok=True)  # of a process that was killed
     try:
         with open_to_write(temporary, os.O_CREAT | os.O_EXCL) as file:
             file.writelines([content] if isinstance(content, bytes) else content)

@@ -56,12 +56,11 @@ _SHORT = 12
 def kernel_data(kernel: Kernel, alone: bool) -> dict[str, Any]:
     """Return the kernel as plain data; one that cannot be built again must run `alone`."""
     try:
-        data: dict[str, Any] = to_data(kernel)
+        return dict(to_data(kernel))
     except InputError:
         if not alone:
             raise
         return {"part": type(kernel).__name__, "unnamed": True}
-    return data
 
 
 def manifest_of(
@@ -74,20 +73,22 @@ def manifest_of(
 ) -> Manifest:
     """Return the config with what is known of the run before it begins."""
     invariant, notes = leaves_invariant(kernel, config.schedule)
-    if model.caution:
-        notes.append(model.caution)
     stay = {token for one in layout.starts for token in one.reference} & model.only_given
-    if stay:
-        names = ", ".join(f"'{name}'" for name in sorted(model.token_strings(sorted(stay))))
-        notes.append(
+    names = ", ".join(f"'{name}'" for name in sorted(model.token_strings(sorted(stay))))
+    further = (
+        (model.caution, model.caution),
+        (
+            stay,
             f"letters of the given sequences that are never proposed stay as they are: {names} "
-            "(extra_letters lets them be proposed)"
-        )
-    if config.until is not None:
-        notes.append(
+            "(extra_letters lets them be proposed)",
+        ),
+        (
+            config.until is not None,
             "when the run ends is decided by its own diagnostics: every step leaves the target "
-            "invariant, the number of epochs depends on the chains"
-        )
+            "invariant, the number of epochs depends on the chains",
+        ),
+    )
+    notes += [note for holds, note in further if holds]
     sweeps, energy = sweeps_of(kernel), kernel.energy
     others = () if energy is None else energy.others
     return Manifest(
@@ -117,29 +118,29 @@ def manifest_of(
 
 def leaves_invariant(kernel: Kernel, schedule: Schedule) -> tuple[bool, list[str]]:
     """Say whether the kept epochs leave one target invariant, and why not or under what limits."""
-    notes = []
-    invariant = kernel.leaves_invariant
-    if not invariant:
-        notes.append(
+    invariant, fixed, block = kernel.leaves_invariant, schedule.fixed_target(), schedule.block
+    notes = (
+        (
+            not invariant,
             f"{kernel_name(kernel)} leaves no target invariant: its samples belong to neither "
-            "energy"
-        )
-    elif not schedule.fixed_target():
-        invariant = False
-        notes.append(
+            "energy",
+        ),
+        (
+            invariant and not fixed,
             "the target temperature still moves, or acceptance is still forced, after burn-in: "
-            "there is no fixed target"
-        )
-    if schedule.block is not None and schedule.block.settled_at() > schedule.burn_in:
-        notes.append(
-            "the block size still moves after burn-in: the target is unchanged, the mixing is not"
-        )
-    if kernel.leaves_invariant and not any(leaf.reaches_everything for leaf in leaves(kernel)):
-        notes.append(
+            "there is no fixed target",
+        ),
+        (
+            block is not None and block.settled_at() > schedule.burn_in,
+            "the block size still moves after burn-in: the target is unchanged, the mixing is not",
+        ),
+        (
+            invariant and not any(leaf.reaches_everything for leaf in leaves(kernel)),
             "some sequences can never be proposed; where a proposal is truncated, a small epsilon "
-            "makes the chain ergodic again"
-        )
-    return invariant, notes
+            "makes the chain ergodic again",
+        ),
+    )
+    return invariant and fixed, [note for holds, note in notes if holds]
 
 
 # The signature.
@@ -158,8 +159,10 @@ def signature(config: RunConfig, kernel: Kernel, energy_models: dict[str, str]) 
     sweeps, target, constraints = sweeps_of(kernel), kernel.target, kernel.conditional.constraints
     early = [getattr(leaf, "delayed", None) for leaf in leaves(kernel)]
     early_names = dict.fromkeys(str(one) for one in early if isinstance(one, DelayedAcceptance))
+    # Of a whole path its end, since the rest is of one machine.
+    named = Path(model.name).name if Path(model.name).is_absolute() else model.name
     parts = (
-        ("model", f"{_named(model.name)}#{model.fingerprint[:_SHORT]}"),
+        ("model", f"{named}#{model.fingerprint[:_SHORT]}"),
         ("extra-letters", model.source.extra_letters or None),
         ("remove-smoothing", model.source.remove_smoothing or None),
         ("precision", model.precision),
@@ -233,11 +236,6 @@ def sweeps_of(kernel: Kernel) -> list[Sweep]:
 def resizes(kernel: Kernel) -> bool:
     """Whether some move of a kernel changes the length."""
     return any(isinstance(move, Resize) for move in moves_of(kernel))
-
-
-def _named(model: str) -> str:
-    """Name a model; of a whole path its end, since the rest is of one machine."""
-    return Path(model).name if Path(model).is_absolute() else model
 
 
 def _value(scheduled: LinearSchedule | None, otherwise: float) -> str:

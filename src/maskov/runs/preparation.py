@@ -174,22 +174,21 @@ def with_prior(
     kernel: Kernel, prior: str | Mapping[int, float] | None, model: MaskedModel
 ) -> tuple[Kernel, Literal["none", "flat"]]:
     """Return the kernel with a given table of lengths in its energy, and what is left to find."""
-    if not resizes(kernel):
-        if prior is not None:
-            raise InputError(
-                "no move changes the length: drop --length-prior, or add insert-delete to --moves."
-            )
-        return kernel, "none"
-    if isinstance(model, ConditionalModel):
-        if prior not in (None, "none"):
-            raise InputError(
-                "translations have lengths by their sources, which no --length-prior knows: add "
-                "predicted_length to the energy instead."
-            )
-        return kernel, "none"
-    if prior in (None, "flat"):
+    sized, translates = resizes(kernel), isinstance(model, ConditionalModel)
+    refuse(
+        (
+            not sized and prior is not None,
+            "no move changes the length: drop --length-prior, or add insert-delete to --moves.",
+        ),
+        (
+            sized and translates and prior not in (None, "none"),
+            "translations have lengths by their sources, which no --length-prior knows: add "
+            "predicted_length to the energy instead.",
+        ),
+    )
+    if sized and not translates and prior in (None, "flat"):
         return kernel, "flat"
-    if prior != "none":
+    if prior not in (None, "none"):
         kernel = weighed(kernel, parse_table(prior))
     return kernel, "none"
 
@@ -198,8 +197,11 @@ def check_layout(kernel: Kernel, inputs: Inputs, layout: Layout) -> None:
     """Refuse an energy that has no value for the sequences of a run."""
     parts = [] if kernel.energy is None else [part for _, part in kernel.energy.parts]
     compares = next((str(part) for part in parts if part.compares), None)
-    priors = [part for part in parts if isinstance(part, LengthPrior)]
-    ends = [(prior.first, prior.first + len(prior.log_weights) - 1) for prior in priors]
+    ends = [
+        (part.first, part.first + len(part.log_weights) - 1)
+        for part in parts
+        if isinstance(part, LengthPrior)
+    ]
     refuse(
         (
             compares is not None and inputs.texts is None,
@@ -296,12 +298,17 @@ def inputs_of(
         (templates is not None and not templates, "there is no template to fill."),
     )
     if isinstance(model, ConditionalModel):
-        if model.sources is None:
-            raise InputError(
-                f"'{model.name}' translates: use `maskov translate`, or `model.given(texts)`."
-            )
-        if templates is not None or frozen is not None:
-            raise InputError("translations have no templates and no frozen tokens: drop them.")
+        refuse(
+            (
+                model.sources is None,
+                f"'{model.name}' translates: use `maskov translate`, or `model.given(texts)`.",
+            ),
+            (
+                templates is not None or frozen is not None,
+                "translations have no templates and no frozen tokens: drop them.",
+            ),
+        )
+        assert model.sources is not None
         # Kept as they are: on another device a near tie could be decided otherwise.
         if texts is not None:
             lengths, chosen = DRAFTED, _draft_lengths(model, texts, chains)
@@ -322,24 +329,22 @@ def inputs_of(
     if texts is not None:
         lines, names = named_texts(model, texts)
         held = frozen_positions(model, lines, frozen, names is not None)
-        if not sampled:
-            return Inputs(texts=lines, names=names, frozen=held)
-        if held is not None and length is not None:
+        own = length if sampled else None
+        if held is not None and own is not None:
             raise InputError(
                 "between frozen tokens each stretch has its own length: drop --length."
             )
-        return Inputs(texts=lines, length=length, sampled=True, names=names, frozen=held)
+        return Inputs(texts=lines, length=own, sampled=sampled, names=names, frozen=held)
     if templates is not None:
         lines, names = named_texts(model, templates, blanks=True)
         return Inputs(templates=lines, sampled=sampled, names=names)
     assert length is not None
-    shortest, longest = length
-    draw_lengths(model, shortest, longest, 1, seed)  # refuses what is not a range
-    if sampled and shortest == longest:
+    draw_lengths(model, *length, 1, seed)  # refuses what is not a range
+    if sampled and length[0] == length[1]:
         raise InputError(
             "moves that change the length need a range of lengths, such as 8:24 (--length 8:24)."
         )
-    return Inputs(length=(shortest, longest), sampled=sampled)
+    return Inputs(length=length, sampled=sampled)
 
 
 def _draft_lengths(

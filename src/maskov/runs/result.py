@@ -152,8 +152,8 @@ class Run:
 
         if self.manifest.inputs.templates is None:
             raise InputError("this run has no templates, so nothing was filled.")
-        described, sources = self.manifest.config.model, self.manifest.inputs.sources
-        speller = model or load_model(described, sources)
+        config = self.manifest.config
+        speller = model or load_model(config.model, config.inputs.sources)
         found = fills_of_run(
             self, lambda ids: detokenised(speller.decode(ids), speller.token_strings(ids))
         )

@@ -30,13 +30,21 @@ from safetensors import SafetensorError
 from safetensors.torch import load as from_bytes, save as to_bytes
 
 from maskov.config import Manifest
-from maskov.execution.buffers import AHEAD, COUNTS, ENERGIES, FILLS, SiteBuffers, WindowBuffers
+from maskov.execution.buffers import (
+    AHEAD,
+    COUNTS,
+    ENERGIES,
+    FILLS,
+    SiteBuffers,
+    WindowBuffers,
+    sizes_of,
+)
 from maskov.runs.files import open_regular, write_atomically
 from maskov.types import Chains, PartValues, PassCache, Tensor, Traces
 
 # The results of some chains at the end of an epoch, a row a chain: `energy`, `counts`, `tokens`,
-# `lengths`, and `rejected`, true where a proposal was rejected. Where lengths may change, `sizes`
-# are those of the regions.
+# `lengths`, `sizes` of the regions, `rejected`, true where a proposal was rejected, and more. A run
+# keeps those that mean something in it.
 Row = dict[str, Tensor]
 
 _NUMBERS = {"epoch": int, "begun": bool, "budget": int, "target": int}
@@ -96,19 +104,18 @@ class GroupState:
         """Return the state of a group whose blanks are still to be filled."""
         return cls(chains, *nothing_yet(chains, experts), budget=budget)
 
-    def with_chains(self, chains: Chains, **changes: Any) -> GroupState:
-        """Return this state with other chains."""
-        return replace(self, chains=chains, **changes)
-
     def to(self, device: torch.device) -> GroupState:
         """Return this state on a device; the buffers are copied in any case.
 
         Asynchronous chains are moved in place, and a task must leave what it began with as it was.
         """
-        buffers = {name: value.to(device, copy=True) for name, value in self.buffers.items()}
-        counts, rejected = self.counts.to(device), self.rejected.to(device)
-        chains = self.chains.to(device)
-        return replace(self, chains=chains, counts=counts, rejected=rejected, buffers=buffers)
+        return replace(
+            self,
+            chains=self.chains.to(device),
+            counts=self.counts.to(device),
+            rejected=self.rejected.to(device),
+            buffers={name: value.to(device, copy=True) for name, value in self.buffers.items()},
+        )
 
     @property
     def size(self) -> int:
@@ -143,20 +150,13 @@ def nothing_yet(chains: Chains, experts: int) -> tuple[Tensor, Tensor]:
 
 def traces_of(row: Row) -> Traces:
     """Name the columns of a row."""
-    counts, calls = row["counts"][:, : len(COUNTS)], row["counts"][:, len(COUNTS) :]
     named = {
         **dict(zip(ENERGIES, row["energy"].unbind(1), strict=True)),
-        **dict(zip(COUNTS, counts.unbind(1), strict=True)),
+        **dict(zip(COUNTS, row["counts"].unbind(1), strict=False)),
         **{name: value for name, value in row.items() if name not in ("energy", "counts")},
-        "expert_calls": calls,
+        "expert_calls": row["counts"][:, len(COUNTS) :],
     }
     return {name: column.cpu().numpy() for name, column in named.items()}
-
-
-def sizes_of(chains: Chains) -> Tensor:
-    """Return how many positions each region of each chain has."""
-    regions = torch.arange(chains.bounds.shape[1], device=chains.region.device)
-    return (chains.region[:, None, :] == regions[:, None]).sum(2)
 
 
 # Groups as bytes.
@@ -176,8 +176,11 @@ def pack(group: GroupState, run: str = "") -> bytes:
     """Turn a group into bytes; `run` is the signature of the run it belongs to."""
     sites = group.chains.pass_cache
     # Which positions the passes of the sites mask; 0: each alone.
-    numbers = {"run": run, "site_groups": 0 if sites is None else sites.groups or 0}
-    numbers |= {name: getattr(group, name) for name in _NUMBERS}
+    numbers = {
+        "run": run,
+        "site_groups": 0 if sites is None else sites.groups or 0,
+        **{name: getattr(group, name) for name in _NUMBERS},
+    }
     kept = {name: value.contiguous().cpu() for name, value in tensors_of(group).items()}
     return to_bytes(kept, {"group": json.dumps(numbers)})
 
@@ -289,17 +292,17 @@ class GroupShape:
     particles: int = 0
 
     def takes(self, sizes: Sizes) -> bool:
-        """Whether tensors of these kinds and shapes can be of this group; nothing is read yet."""
-        try:
-            whole = tensors_of(self._whole(sizes))
-        except (LookupError, TypeError, ValueError, RuntimeError):
-            return False
+        """Whether tensors of these kinds and shapes can be of this group; nothing is read yet.
+
+        Sizes that no group can have may also fail, as a broken file does.
+        """
+        whole = tensors_of(self._whole(sizes))
         # A part is there with all its tensors, or with none.
-        parts = {"", "chains", *(_part(name) for name in sizes)}
+        parts = {"", "chains", *(name.rpartition(".")[0] for name in sizes)}
         return sizes == {
             name: (one.dtype, tuple(one.shape))
             for name, one in whole.items()
-            if _part(name) in parts
+            if name.rpartition(".")[0] in parts
         }
 
     def _whole(self, sizes: Sizes) -> GroupState:
@@ -314,7 +317,7 @@ class GroupShape:
             pass_cache=PassCache(hidden, real((rows, length)), real((rows, length))),
             part_values=PartValues(None, real((rows, columns)), real((rows,))),
         )
-        return state.with_chains(chains, buffers=self._buffers(chains, sizes))
+        return replace(state, chains=chains, buffers=self._buffers(chains, sizes))
 
     def _buffers(self, chains: Chains, sizes: Sizes) -> dict[str, Tensor]:
         if "buffers.tokens" not in sizes:
@@ -362,11 +365,6 @@ class GroupShape:
         )
 
 
-def _part(name: str) -> str:
-    """Return the part of a group that a tensor belongs to."""
-    return name.rpartition(".")[0]
-
-
 def _frozen(chains: Chains) -> list[list[int]]:
     """Return the tokens of each chain that no step changes, in order."""
     held = chains.inside & ~chains.free
@@ -382,7 +380,7 @@ def _sizes_fit(chains: Chains) -> bool:
     """Whether lengths and regions are possible: each region in one piece, within its bounds."""
     inside, region = chains.inside, chains.region
     held = torch.where(inside, region, -1)
-    sizes = sizes_of(chains)
+    sizes = sizes_of(region, chains.bounds)
     pieces = (held[:, 1:] != held[:, :-1]) & (held[:, 1:] >= 0)
     begun = pieces.sum(1) + (held[:, 0] >= 0)
     return bool(

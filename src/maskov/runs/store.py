@@ -399,10 +399,9 @@ class Store:
 
     def sampled(self, closed: int) -> Sequence[int]:
         """Return those of the first so many epochs that have samples."""
-        kept = [epoch for epoch in kept_epochs(self.manifest) if epoch < closed]
-        if not self.manifest.config.thin:
-            return [epoch for epoch in kept if epoch == self.manifest.epochs - 1]
-        return kept
+        thin, last = self.manifest.config.thin, self.manifest.epochs - 1
+        kept = (epoch for epoch in kept_epochs(self.manifest) if epoch < closed)
+        return [epoch for epoch in kept if thin or epoch == last]
 
     def begin_samples(self) -> None:
         """Empty the file of samples, which are then written from the first."""
@@ -463,8 +462,9 @@ class Store:
             self._spellings = dict(sorted(known.items()))
             if self.durable:
                 with explained(self.path):
-                    content = json.dumps(self._spellings).encode()
-                    write_atomically(self.path / "tokens.json", content)
+                    write_atomically(
+                        self.path / "tokens.json", json.dumps(self._spellings).encode()
+                    )
 
     def spellings(self) -> dict[int, str]:
         """Return these texts, if they are known; damaged ones are not needed."""

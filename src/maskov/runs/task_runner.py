@@ -13,7 +13,7 @@ from maskov.energies import Energy, Norm, Raw
 from maskov.energies.base import MaskedEnergy, evaluated
 from maskov.energies.stages import AcceptanceStages
 from maskov.errors import Interrupted, MaskovError
-from maskov.execution.buffers import AHEAD, COUNTS, Buffers, SiteBuffers, WindowBuffers
+from maskov.execution.buffers import AHEAD, COUNTS, Buffers, SiteBuffers, WindowBuffers, sizes_of
 from maskov.execution.recorded import new_buffers, rounds_of, sampler_for
 from maskov.execution.recorded_gibbs import RecordedGibbs, records_gibbs
 from maskov.execution.rounds import Rounds
@@ -31,7 +31,6 @@ from maskov.runs.state import (
     Row,
     kept_epochs,
     nothing_yet,
-    sizes_of,
     traces_of,
 )
 from maskov.starts import fill
@@ -106,28 +105,23 @@ class TaskRunner:
         if isinstance(self.kernel, Population):
             chains = self.kernel.first(chains, self.scorer, self.rng)
         chains = filled(chains, self.manifest.config.start, self.kernel, self.scorer, self.rng)
-        self.group = self.group.with_chains(chains, begun=True)
+        self.group = replace(self.group, chains=chains, begun=True)
 
     def _go_on(self) -> None:
         while self.group.epoch < self.schedule.epochs:
-            kernel = self._kernel_at(self.group.epoch)
+            kernel = kernel_at(self.kernel, self.schedule, self.group.epoch)
             # What is begun ends as it began.
-            in_rounds = rounds_of(kernel) is not None
-            if not self.group.buffers:
-                begun = bool(self.group.chains.epoch_step.any())
-                in_rounds = not begun and sampler_for(self.scorer.model, kernel) is not None
-            if in_rounds:
+            begun = bool(self.group.chains.epoch_step.any())
+            begins = not begun and sampler_for(self.scorer.model, kernel) is not None
+            if begins or (self.group.buffers and rounds_of(kernel) is not None):
                 self._in_rounds(kernel)
             else:
                 self._epoch(kernel)
 
-    def _kernel_at(self, epoch: int) -> Kernel:
-        return kernel_at(self.kernel, self.schedule, epoch)
-
     def _epoch(self, kernel: Kernel) -> None:
         """Run one epoch in lock-step, or the rest of it."""
         chains = kernel.init(self.group.chains, self.scorer)
-        self.group, begins = self.group.with_chains(chains), not bool(chains.epoch_step.any())
+        self.group, begins = replace(self.group, chains=chains), not bool(chains.epoch_step.any())
         if begins:
             counts, rejected = nothing_yet(chains, len(self.manifest.experts))
             self.group = replace(self.group, counts=counts, rejected=rejected)
@@ -153,7 +147,7 @@ class TaskRunner:
         novel, stuck = happened.unbind(1)
         steps, counts = after.epoch_step, self.group.counts.clone()
         counts[:, : len(COUNTS)] += torch.stack([steps, novel, novel, steps, steps, stuck], dim=1)
-        self.group = self.group.with_chains(after, counts=counts)
+        self.group = replace(self.group, chains=after, counts=counts)
         self._show(after)
 
     def _count(self, chains: Chains, info: StepInfo) -> None:
@@ -167,7 +161,7 @@ class TaskRunner:
         counts = group.counts.index_add(0, rows, counts)
         rejected = group.rejected[rows] | (info.proposal.masked & ~info.accepted[:, None])
         rejected = group.rejected.index_copy(0, rows, rejected)
-        self.group = group.with_chains(chains, counts=counts, rejected=rejected)
+        self.group = replace(group, chains=chains, counts=counts, rejected=rejected)
 
     def _end_epoch(self, kernel: Kernel) -> None:
         group, chains = self.group, self.group.chains
@@ -178,30 +172,28 @@ class TaskRunner:
         else:
             raw = norm = torch.full_like(chains.log_weight, torch.nan)
         target, experts = self._known(kernel, chains)
-        row = {
-            "energy": torch.stack([raw, norm, target], dim=1),
-            "counts": group.counts,
-            "tokens": chains.tokens,
-            "rejected": group.rejected,
-            "lengths": chains.lengths,
-        }
-        if self.manifest.experts:
-            row["expert_energy"] = experts
-        if chains.resizable:
-            row["sizes"] = sizes_of(chains)
-        if self.kernel.particles:
-            row |= {"log_weight": chains.log_weight, "ancestor": chains.ancestor}
-        self.group = group.with_chains(ended(chains))
-        self._write(row)
+        self.group = replace(group, chains=ended(chains))
+        self._write(
+            {
+                "energy": torch.stack([raw, norm, target], dim=1),
+                "counts": group.counts,
+                "tokens": chains.tokens,
+                "rejected": group.rejected,
+                "lengths": chains.lengths,
+                "sizes": sizes_of(chains.region, chains.bounds),
+                "expert_energy": experts,
+                "log_weight": chains.log_weight,
+                "ancestor": chains.ancestor,
+            }
+        )
 
     def _traces_both(self, grouped: bool) -> bool:
         """Whether E_raw and E_norm of the epoch are worth a pass for each position.
 
         Passes of groups are another energy's: only those of kept sequences are.
         """
-        if self.group.epoch in kept_epochs(self.manifest):
-            return True
-        return self.manifest.config.execution.trace == "every" and not grouped
+        every = self.manifest.config.execution.trace == "every" and not grouped
+        return every or self.group.epoch in kept_epochs(self.manifest)
 
     def _known(self, kernel: Kernel, chains: Chains) -> tuple[Tensor, Tensor]:
         """Return the energy of an epoch's target and those of its experts, if they are known."""
@@ -241,32 +233,31 @@ class TaskRunner:
         the same rounds.
         """
         # Where the run may end, all chains meet.
-        self._end = self.group.epoch + 1
-        epochs = min(check for check in self.manifest.checks if check >= self._end)
-        while self._end < epochs and _alike(kernel, self._kernel_at(self._end)):
-            self._end += 1
+        end = self.group.epoch + 1
+        epochs = min(check for check in self.manifest.checks if check >= end)
+        while end < epochs and _alike(kernel, kernel_at(self.kernel, self.schedule, end)):
+            end += 1
         sampler = self._rounds_of_group(kernel)
-        self._keep(sampler)
+        # Rounds change their buffers in place: the group has them wherever the task ends.
+        self.group = replace(self.group, buffers=sampler.buffers.tensors())
         while True:
-            try:
-                self.scorer.batcher.raise_if_stopped()
-                with refuse_out_of_memory():
-                    sampler.advance()
-            except Interrupted:
-                self._keep(sampler)
-                raise
+            # No chain may run further ahead than its epochs can be kept.
+            ahead = self.group.epoch + len(sampler.buffers.ring_tokens)
+            sampler.limit.fill_(min(end, ahead))
+            self.scorer.batcher.raise_if_stopped()
+            with refuse_out_of_memory():
+                sampler.advance()
             slowest = sampler.slowest()
-            while self.group.epoch < min(slowest, self._end):
+            while self.group.epoch < min(slowest, end):
                 self._write(self._completed(kernel, sampler.row(self.group.epoch)))
-            if slowest >= self._end:
+            if slowest >= end:
                 break
-            self._limit(sampler)
-            self._keep(sampler)
             self._end_if_due()
             if self.watch is not None and time.monotonic() - self._shown >= _FRAME_SECONDS:
                 self._shown = time.monotonic()
                 self._show(sampler.snapshot(self.group.chains))
-        self.group = self.group.with_chains(sampler.state(self.group.chains), buffers={})
+        chains = sampler.state(self.group.chains)
+        self.group = replace(self.group, chains=chains, buffers={})
         self._end_if_due()
 
     def _completed(self, kernel: Kernel, row: Row) -> Row:
@@ -284,14 +275,8 @@ class TaskRunner:
             else evaluated(part, model, sequences)
             for _, part in kernel.energy.parts
         ]
-        if self.manifest.experts:
-            row["expert_energy"] = self._experts(kernel.energy, torch.stack(values, dim=1))
-        if not chains.resizable:
-            row.pop("sizes", None)
+        row["expert_energy"] = self._experts(kernel.energy, torch.stack(values, dim=1))
         return row
-
-    def _keep(self, sampler: Rounds) -> None:
-        self.group = replace(self.group, buffers=sampler.buffers.tensors())
 
     def _rounds_of_group(self, kernel: Kernel) -> Rounds:
         """Return the rounds of the group as it was left, or from its start."""
@@ -300,9 +285,9 @@ class TaskRunner:
         made = sampler_for(self.scorer.model, kernel) or WindowRounds
         kind = SiteBuffers if issubclass(made, SiteRounds) else WindowBuffers
         buffers = kind(**kept) if kept else self._new_buffers(made, kernel)
-        same = sampler is not None and _alike(sampler.kernel, kernel)
-        if sampler is None or not same or not sampler.reload(buffers):
-            kernels = [self._kernel_at(epoch) for epoch in range(self.schedule.epochs)]
+        if sampler is None or not (_alike(sampler.kernel, kernel) and sampler.reload(buffers)):
+            epochs = range(self.schedule.epochs)
+            kernels = [kernel_at(self.kernel, self.schedule, epoch) for epoch in epochs]
             self.sampler = None  # what it has recorded makes room
             sampler = made(
                 kernel, self.scorer, self.rng, buffers, kernels,
@@ -310,13 +295,7 @@ class TaskRunner:
             )  # fmt: skip
         # What a GPU has recorded serves the next group too.
         self.sampler = sampler
-        self._limit(sampler)
         return sampler
-
-    def _limit(self, sampler: Rounds) -> None:
-        """Let no chain run further ahead than its epochs can be kept."""
-        ahead = self.group.epoch + len(sampler.buffers.ring_tokens)
-        sampler.limit.fill_(min(self._end, ahead))
 
     def _new_buffers(self, kind: type[Rounds], kernel: Kernel) -> Buffers:
         """Return the buffers of a group between epochs, with the passes of its sequences."""
@@ -327,7 +306,7 @@ class TaskRunner:
             len(self.manifest.experts),
         )  # fmt: skip
         # What the buffers hold need not be kept twice.
-        self.group = self.group.with_chains(chains.forget())
+        self.group = replace(self.group, chains=chains.forget())
         return buffers
 
     # Results.
@@ -398,7 +377,7 @@ def _with_target(group: GroupState, kernel: Kernel) -> GroupState:
         if values.shape[1] == AcceptanceStages(energy).columns(group.chains.tokens.shape[1]):
             # Its weights may be those of another epoch: what is known are the parts.
             bound = PartValues(energy, values, energy.total(values))
-    return group.with_chains(replace(group.chains, part_values=bound))
+    return replace(group, chains=replace(group.chains, part_values=bound))
 
 
 def _target_of(group: GroupState, kernel: Kernel) -> int:
@@ -406,8 +385,8 @@ def _target_of(group: GroupState, kernel: Kernel) -> int:
     known = group.chains.part_values
     if known is None or known.of is None:
         return -1
-    known_parts = (n for n, one in enumerate(energies_of(kernel)) if one.has_parts_of(known.of))
-    return next(known_parts, -1)
+    energies = enumerate(energies_of(kernel))
+    return next((n for n, one in energies if one.has_parts_of(known.of)), -1)
 
 
 def both_energies(
@@ -430,8 +409,7 @@ def check_precision(model: MaskedModel, chains: Chains) -> PrecisionCheck | None
     energies = []
     for one in (model, model.exact):
         sites = Scorer(one).cache(first.to(one.device).sequences)
-        raw, log_normaliser = -sites.logit, sites.log_normaliser
-        terms = torch.stack([raw, raw + log_normaliser]).cpu()
+        terms = torch.stack([-sites.logit, sites.log_normaliser - sites.logit]).cpu()
         energies.append(torch.where(first.inside.cpu(), terms, 0.0).sum(2))
     raw_shift, norm_shift = (energies[0] - energies[1]).abs()
     return PrecisionCheck(

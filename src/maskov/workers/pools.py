@@ -159,8 +159,7 @@ class Job:
         model = self.model.unpack(device)
         # The process that sent this job has trusted its parts and loaded its models.
         kernel = kernel_of(self.manifest, model, trust_parts=True, allow_download=True)
-        kernel = tuned(kernel, self.manifest.tuning)
-        return TaskRunner(self.manifest, kernel, model, stop)
+        return TaskRunner(self.manifest, tuned(kernel, self.manifest.tuning), model, stop)
 
 
 def run_task(runner: Callable[[], TaskRunner], task: Task) -> TaskResult:
@@ -344,7 +343,12 @@ class Cluster(Pool):
         seconds: float,
         stop: Callable[[], bool] | None = None,
     ) -> None:
-        self._ray = _ray()
+        try:
+            import ray
+            import ray.exceptions
+        except ImportError as error:
+            raise InputError("--workers ray needs Ray: pip install '.[ray]'.") from error
+        self._ray: Any = ray
         self._ours = not self._ray.is_initialized()
         if self._ours:
             self._connect(workers)
@@ -380,8 +384,7 @@ class Cluster(Pool):
         return self._remote.remote(self._name, self._job, self._device, task)
 
     def _ended(self, seconds: float) -> list[Any]:
-        done: list[Any] = self._ray.wait(list(self._running), timeout=seconds)[0]
-        return done
+        return list(self._ray.wait(list(self._running), timeout=seconds)[0])
 
     def _result(self, one: Any, task: Task) -> TaskResult | str:
         try:
@@ -404,15 +407,6 @@ class Cluster(Pool):
             self._ray.shutdown()
 
 
-def _ray() -> Any:
-    try:
-        import ray
-        import ray.exceptions
-    except ImportError as error:
-        raise InputError("--workers ray needs Ray: pip install '.[ray]'.") from error
-    return ray
-
-
 def carry_out(coordinator: Coordinator, workers: Workers, stop: Callable[[], bool] | None) -> None:
     """Take a run to its end, in this process or by workers."""
     manifest, kernel, model = coordinator.manifest, coordinator.kernel, coordinator.model
@@ -428,19 +422,17 @@ def carry_out(coordinator: Coordinator, workers: Workers, stop: Callable[[], boo
                 f"{manifest.config.execution.resident}, which keep as many workers busy; a smaller "
                 "--resident makes more of them"
             )
-        with closing(pool_for(workers, count, manifest, model, groups, share, stop)) as pool:
-            coordinator.run(pool)
+        pool = pool_for(workers, count, manifest, model, groups, share, stop)
     elif groups > 1 and _shares_gpu(kernel, manifest, model):
-        runners = [TaskRunner(manifest, kernel, model, stop) for _ in range(_THREADS)]
-        with closing(Threads(runners, share)) as pool:
-            coordinator.run(pool)
+        pool = Threads([TaskRunner(manifest, kernel, model, stop) for _ in range(_THREADS)], share)
     else:
         runner = TaskRunner(manifest, kernel, model, stop)
         runner.deliver = coordinator.deliver
         if type(coordinator.listener) is not Silent:
             runner.watch = coordinator.show
-        with threads(manifest.config.execution.threads, model):
-            coordinator.run(Local(runner, seconds))
+        pool = Local(runner, seconds)
+    with closing(pool), threads(manifest.config.execution.threads, model):
+        coordinator.run(pool)
 
 
 def pool_for(
