@@ -9,6 +9,7 @@ import pytest
 import maskov
 from json_files import edited
 from maskov.errors import RunError
+from maskov.kernels.base import BurnIn
 from odd_workers import files, oddly
 from stopped_runs import cut
 
@@ -101,7 +102,7 @@ def test_a_run_with_own_parts_is_written_stopped_and_resumed(part, printed, refu
     model = maskov.load("untrained", "cpu")
     kernel = maskov.runs.preparation.rebuild(manifest, model, trust_parts=True)[0]
     # Of a kernel with a burn-in of its own, the schedule says which.
-    kernel = getattr(kernel, "kernel", kernel)
+    kernel = kernel.kernels[0] if isinstance(kernel, BurnIn) else kernel
     settings = {"chains": 4, "length": (3, 4), "resident": 2, "thin": 1, "seed": 5}
     cut("cut", 12, model, kernel, schedule=manifest.schedule, **settings)
     assert maskov.Run.open("cut").manifest.config.kernel == manifest.config.kernel

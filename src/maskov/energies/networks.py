@@ -362,6 +362,11 @@ class Autoregressive(NetworkEnergy):
         ids = token_ids(self.tokenizer, text, self.name, add_special_tokens=False)
         return [int(i) for i in ids]
 
+    def knows(self, text: str) -> bool:
+        """Whether the tokenizer reads a text: it has tokens, and none is the unknown one."""
+        ids = self.tokenise(text)
+        return bool(ids) and self.tokenizer.unk_token_id not in ids
+
     def token_strings(self, ids: Sequence[int]) -> list[str]:
         """Return the spelling of this model's own tokens."""
         return [str(token) for token in self.tokenizer.convert_ids_to_tokens(list(ids))]
