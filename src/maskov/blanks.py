@@ -190,13 +190,13 @@ class OrderedFills:
             tokens = shape.tokens[None]
             score = torch.zeros(1, dtype=torch.float64, device=tokens.device)
             for number, place in enumerate(order):
+                if not len(tokens):
+                    break
                 logs = score[:, None] + self._logs(shape, tokens, order, number)
                 score, best = logs.flatten().topk(min(width, logs.numel()))
                 best, score = best[score > -torch.inf], score[score > -torch.inf]
                 tokens = tokens[best // logs.shape[1]]
                 tokens[:, place] = best % logs.shape[1]
-            if not len(tokens):
-                break
             found |= dict.fromkeys(map(tuple, tokens[:, places].tolist()))
         return list(found)
 

@@ -163,6 +163,7 @@ REFUSED = {
         "the [MASK]" --whole-words -c 2             | chains have no use
         "the [MASK*] [MASK*] [MASK*]"               | more than 128 lengths
         "the _ man ."                               | no blank
+        "the [MASK] [MASK]" --contains "cat, old, river" | no text can fill the blanks
         templates                                   | template 2 has no blank
         [MASK] --model tiny-translation             | `maskov translate`
     """,
