@@ -384,9 +384,8 @@ def page(out: Path, model: str) -> None:
         "are those of one gap on one core, without what the measurement needs.", "",
         f"`infill` has its default energy, {DEFAULT_ENERGY}. With two orders and a search of width "
         f"4 it needs fewer passes than the beam, whose width is {TOP}; a wider beam finds more "
-        f"fills but makes none more probable. Searches of `infill` end after {PASSES} passes or "
-        "(one to four tokens, measured with an earlier version) at width 32; by default they are "
-        "wider, which lists more fills and changes no probability. "
+        f"fills but makes none more probable. Searches of `infill` end after {PASSES} passes; by "
+        "default they are wider, which lists more fills and changes no probability. "
         "Of mask-predict, log p is that of the same order, the surest place next, one place a "
         "pass. Peers that know no length take each of four as equally probable. One blank is the "
         "same for all methods.", "", *_table(gaps),
@@ -401,14 +400,13 @@ def page(out: Path, model: str) -> None:
     ]  # fmt: skip
     if (chains := document(out, model).with_suffix(".chains")).exists():
         text += _chains(gaps, _read(chains))
-    for other in sorted(out.glob("*.jsonl")):
+    text += _unknown(gaps)
+    for other in sorted({*out.glob("*.jsonl")} - {document(out, model)}):
         theirs = _read(other)
-        text += _unknown(other.stem, theirs)
-        if other != document(out, model):
-            text += [
-                "", "## Antibodies", "", f"Gaps in 25 humanised heavy chains (humab25), model "
-                f"{other.stem}: {_counts(theirs)}.", "", *_table(theirs),
-            ]  # fmt: skip
+        text += [
+            "", "## Antibodies", "", f"Gaps in 25 humanised heavy chains (humab25), model "
+            f"{other.stem}: {_counts(theirs)}.", "", *_table(theirs), *_unknown(theirs),
+        ]  # fmt: skip
     energies = out / "energies.json"
     if energies.exists():
         text += _energies(json.loads(energies.read_text()))
@@ -479,7 +477,7 @@ def _chains(gaps: list[dict[str, Any]], filled: list[dict[str, Any]]) -> list[st
     ]  # fmt: skip
 
 
-def _unknown(model: str, gaps: list[dict[str, Any]]) -> list[str]:
+def _unknown(gaps: list[dict[str, Any]]) -> list[str]:
     """Say how well lengths are known."""
     rows = [(one["methods"][INFILL], one["size"]) for one in gaps if not one["kind"]]
     if not rows:
@@ -489,7 +487,7 @@ def _unknown(model: str, gaps: list[dict[str, Any]]) -> list[str]:
     inside = [one["length"] > 0 and sum(p for p in one["lengths"] if p > one["length"]) < 0.9
               for one, _ in rows]  # fmt: skip
     return [
-        "", f"Unknown lengths, {model}, {len(rows)} gaps: the true length has probability "
+        "", f"Unknown lengths, {len(rows)} gaps: the true length has probability "
         f"{np.mean(true):.2f} on average (evenly: {1 / MOST:.2f}; if the probabilities are right, "
         f"{np.mean((every**2).sum(1)):.2f}). Its log score is {_with_error(np.log(true))} (evenly: "
         f"{-math.log(MOST):.2f}; if the probabilities are right, "
@@ -584,7 +582,7 @@ def main() -> None:
     parser.add_argument("action", choices=("measure", "chains", "page"))
     parser.add_argument("texts", type=Path, nargs="?")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--model", default="wiki-small")
+    parser.add_argument("--model", default="wiki-any")
     parser.add_argument("--gaps", default="1:500,2:500,3:500,4:500,0:500", help="SIZE:COUNT,...")
     parser.add_argument("--seconds", type=float, default=math.inf, help="begin no gap after them")
     parser.add_argument("--threads", type=int, default=1)
