@@ -69,7 +69,7 @@ clean:  ## remove the environment and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(BIN)/pip:
-	$(PYTHON) -c 'import sys; v = sys.version_info[:2]; v > (3, 11) and print("maskov is tested with Python 3.11, not yet with this one.", file=sys.stderr); sys.exit(v < (3, 11) and "maskov needs Python 3.11 or later: make PYTHON=python3.12 ...")'
+	$(PYTHON) -c 'import sys; v = sys.version_info[:2]; v > (3, 13) and print("maskov is tested with Python 3.11 to 3.13, not yet with this one.", file=sys.stderr); sys.exit(v < (3, 11) and "maskov needs Python 3.11 or later: make PYTHON=python3.12 ...")'
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/pip
