@@ -138,15 +138,21 @@ an ordered fill and E_norm has {nats("0.69*ordered+0.26*norm@1")}, and its popul
 
 
 def _default(r: Results) -> str:
-    found = r.json("default/targets.json")
-    best, held = found["chosen"], found["held_out"]
+    best = r.json("default/targets.json")["chosen"]
+    text = r.json("default/text.json")
+
+    def shown(row: str, name: str, digits: int = 0) -> str:
+        return "{:.{digits}f} ± {:.{digits}f}".format(*text[row]["measures"][name], digits=digits)
+
     return f"""\
 ## Plain sentences converge, at a target close to the model's own draws
 
 By default chains propose whole sentences of the model's ordered fill at T = {best["temperature"]} and test them against that fill
-tilted by {best["tilt"]}·E_norm in groups and {best["penalty"]} for each repeated word. These draws say that {best["accepted"]:.0%} are accepted, so {best["passes"]:,.0f} masked passes
-give 100 effective draws. Their text has a judge's perplexity of {best["perplexity"]:.0f} ± {best["perplexity_error"]:.0f}, held-out text {held["perplexity"]:.0f};
-{best["repeated"]:.1%} of its words stand earlier in the same sentence, of held-out text {held["repeated"]:.0%}. [The default target](default/README.md)
+weighted by {best["tilt"]}·E_norm in groups and by {best["penalty"]} for each repeated word; draws promise that {best["accepted"]:.0%} are accepted. The
+judge's perplexity of {len(text["default"]["texts"])} sentences, each of its own chain, is {shown("default", "perplexity")} (independent draws of the fill {shown("draws", "perplexity")}, held-out
+text {shown("held-out text", "perplexity")}). {text["default"]["measures"]["repeated"][0]:.1%} of their words stand earlier in the same sentence (draws {text["draws"]["measures"]["repeated"][0]:.1%}, held-out text {text["held-out text"]["measures"]["repeated"][0]:.1%}).
+A classifier tells them from held-out text in {shown("default", "classifier", 2)} of cases; 0.5 is chance. [The default target](default/README.md) ·
+[its text](default/text.md)
 """
 
 

@@ -182,7 +182,7 @@ def page(found: dict[str, Any]) -> str:
     lines += [
         "",
         "The judge was trained on text of the same kind as the model: it tells fluent from broken "
-        "sentences, not true from false ones.",
+        "sentences, not true from false ones. [The text of runs](text.md) was measured afterwards.",
         "",
         "```console",
         f"$ python -m experiments.studies.default_target --draws {found['draws']} --out "
