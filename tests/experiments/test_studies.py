@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from experiments.studies import (
     default_target,
+    default_text,
     evidence,
     restoration,
 )
@@ -108,3 +109,18 @@ def test_the_default_target_is_weighed_and_chosen_by_its_rule():
     ]  # fmt: skip
     assert default_target.chosen([*worse, good], held_out) == good
     assert default_target.chosen(worse[1:], held_out) is None
+
+
+def test_copies_are_runs_of_eight_words_and_the_page_has_every_row(tmp_path):
+    training = tmp_path / "training.txt"
+    training.write_text("So, the old man and the old house sat in the city.\nA cat ran.\n")
+    texts = [
+        "the old man and the old house sat .",
+        "the old man and the old house ran",
+        "a cat ran",
+    ]
+    assert default_text.copied({"default": texts}, training) == {"default": [True, False, False]}
+    measures = {"perplexity": [50.26, 2.04], "copied": [1 / 3, 0.27]}
+    page = default_text.page({"default": {"texts": texts, "measures": measures}})
+    row = "| the default target, wiki-any | 3 | 50.3 ± 2.0 |  |  |  |  | 0.333 ± 0.270 |"
+    assert row in page.splitlines()
