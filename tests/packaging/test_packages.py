@@ -149,6 +149,8 @@ def test_the_first_commands(stranger):
 
 
 def test_translation_says_how_to_get_a_model(stranger):
-    done = stranger("maskov", "translate", "-", "--pair", "de-en")
+    german = "from pathlib import Path; Path('german.txt').write_text('der hund .\\n')"
+    _printed(stranger("python", "-c", german))
+    done = stranger("maskov", "translate", "german.txt", "--pair", "de-en")
     assert done.returncode == 2
     assert "MASKOV_MODELS" in done.stderr

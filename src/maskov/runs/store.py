@@ -353,8 +353,9 @@ class Store:
 
     def traces(self) -> Traces:
         """Return the traces, epochs × chains; without epochs after one that ended the run."""
-        copied, epochs = np.array if self.durable else np.asarray, self.manifest.epochs
-        return {name: copied(array.read()[name][:epochs]) for name, array in self.traced().items()}
+        epochs = self.manifest.epochs
+        # Copies: records on disk may change, and other libraries cannot read fields of records.
+        return {name: np.array(one.read()[name][:epochs]) for name, one in self.traced().items()}
 
     def row(self, epoch: int) -> Traces:
         """Return what all chains came to in an epoch."""
