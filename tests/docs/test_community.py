@@ -32,7 +32,8 @@ def test_the_workflow_runs_ci_with_every_version_that_is_named():
              PROJECT["classifiers"]]  # fmt: skip
     assert tested == [match[1] for match in named if match]
     text = (ROOT / "docs" / "getting-started.md").read_text(encoding="utf-8")
-    assert f"CI workflow runs versions {' and '.join(tested)}" in text
+    *most, last = tested
+    assert f"CI workflow runs versions {', '.join(most)} and {last}." in text
 
 
 def test_every_night_runs_all_slow_tests_and_ci_a_fixed_few():

@@ -224,7 +224,7 @@ def test_another_record_is_noticed():
     run = recorded(Metropolis(Raw()))
     for name in ("tokens", "rejected"):
         copy = begun(run, 5)
-        trace = copy.traces[name]
+        trace = copy.store.traced()[name].read()[name]
         trace[4, 1, 2] = not trace[4, 1, 2] if name == "rejected" else (trace[4, 1, 2] + 1) % 5 + 6
         changed = Replayer(copy, MODEL)
         assert not changed.epoch(1, 4).agrees

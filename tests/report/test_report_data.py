@@ -213,7 +213,7 @@ def test_huge_runs_are_capped_and_say_so():
 def test_an_infinite_energy_is_no_number_and_breaks_nothing():
     """Of a sequence of probability zero; warnings are errors here."""
     run = small_run(3, 30)
-    run.traces["energy_norm"][5, 1] = np.inf
+    run.store.traced()["energy_norm"].read()["energy_norm"][5, 1] = np.inf
     (told,) = every_format(run)["runs"]
     numbers = {number["name"]: number for number in told["numbers"]}
     assert numbers["E_norm"]["value"] is None
