@@ -123,7 +123,7 @@ def noticed(file: str, right: str, wrong: str, tests: str) -> bool:
             )
         path.write_text(source.replace(right, wrong))
         found = failed(Path(folder), tests)
-    name = wrong.strip().splitlines()[0]
+    name = (wrong.strip() or "nothing").splitlines()[0]
     print(f"{file}: {name} ({tests}): {'noticed' if found else 'NOT NOTICED'}", flush=True)
     return found
 
