@@ -421,8 +421,23 @@ def page(out: Path, model: str) -> None:
             f"- {one['truth']} — first: {one['first']} (p {one['top']:.2f}; log p of the truth "
             f"{one['log_p']:.1f})" for one in some
         ] + [""]  # fmt: skip
+    text += ["```console", *_COMMANDS, "```"]
     (out / "README.md").write_text("\n".join(text).rstrip() + "\n", encoding="utf-8")
     _figure([one["methods"] for one in gaps if one["kind"]], out / "reliability.svg")
+
+
+_COMMANDS = (
+    "$ python -m experiments.studies.restoration measure DATA/test/wikitext2_raw.test.txt --out "
+    "results/restoration --gaps 1:300,2:300,3:200,4:200,0:200,5:100,6:100,7:100,8:100",
+    "$ python -m experiments.studies.restoration chains DATA/test/wikitext2_raw.test.txt --out "
+    "results/restoration --gaps 1:30,2:30,3:30",
+    "$ python -m experiments.studies.restoration measure "
+    "DATA/antibody/humab25/experimental.fa --model sapiens-vh --out results/restoration "
+    "--gaps 1:150,2:150,3:150,4:150,0:150",
+    "$ python -m experiments.studies.fill_energies DATA/test/wikitext2_raw.valid.txt --model "
+    "wiki-any --out results/restoration",
+    "$ python -m experiments.studies.restoration page --out results/restoration",
+)
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
