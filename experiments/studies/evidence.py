@@ -271,12 +271,15 @@ def _page(out: Path, model: str) -> None:
     paths = [path for name in (model, "wiki-small") for path in sorted(out.glob(f"{name}-*.json"))]
     for path in dict.fromkeys(paths):
         document = json.loads(path.read_text())
-        _figure(document, path.with_suffix(".svg"))
+        figure = []
+        if any(one["lengths"][0]["curve"] for one in document["targets"].values()):
+            _figure(document, path.with_suffix(".svg"))
+            figure = [f"![nats per token along the path]({path.stem}.svg)", ""]
         length = document["targets"]["ordered@1"]["lengths"][0]["length"]
         lines += [
             f"## English, sentences of {length} tokens, {document['model']}", "",
             f"{document['sentences']} sentences ({document['texts']}).", "",
-            f"![nats per token along the path]({path.stem}.svg)", "",
+            *figure,
             "| distribution | nats per token | log Z | populations × particles |",
             "|---|---|---|---|",
             *_rows(document), "",
@@ -309,6 +312,7 @@ def _page(out: Path, model: str) -> None:
     (out / "README.md").write_text("\n".join(lines))
 
 
+_ORDERED = " ".join(f"'{energy}@1'" for energy in NORMALISED)
 _COMMANDS = (
     "$ python -m experiments.studies.evidence text --device cuda --particles 1024 --passes 800 "
     "--only '0.69*ordered+0.26*norm@1' --out results/evidence",
@@ -320,9 +324,9 @@ _COMMANDS = (
     "--only raw@2.8 raw@1 --out results/evidence",
     "$ python -m experiments.studies.evidence text --texts results/evidence/held-out-10.txt "
     "--device cuda --particles 512 --passes 600 --out results/evidence",
-    "$ python -m experiments.studies.evidence text --only ordered@1 'ordered(seed=1)@1' "
-    "'ordered(left-to-right)@1' 'ordered(right-to-left)@1' 'ordered(rule=confident)@1' "
-    "'ordered(groups=4)@1' 'ordered(orders=8)@1' --out results/evidence",
+    "$ python -m experiments.studies.evidence text --texts results/evidence/held-out-40.txt --out "
+    "results/evidence --only " + _ORDERED,
+    "$ python -m experiments.studies.evidence text --out results/evidence --only " + _ORDERED,
     "$ python -m experiments.studies.evidence text --model wiki-small --out results/evidence",
     "$ python -m experiments.studies.evidence text --model wiki-small --texts "
     "results/evidence/held-out-10.txt --particles 32 --passes 200 --out results/evidence",
