@@ -72,7 +72,7 @@ def pack_queries(
 ) -> PackedPasses:
     """Concatenate masked sequences into a row of `total` tokens; ask about any (row, place).
 
-    A sequence of length zero takes no room. Nothing synchronises with the device.
+    A sequence of length zero takes no space. Nothing synchronises with the device.
     """
     count, width = tokens.shape
     device = tokens.device

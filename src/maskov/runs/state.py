@@ -217,7 +217,7 @@ def seal(body: bytes) -> bytes:
 
 
 def read_header(file: IO[bytes]) -> tuple[Sizes, dict[str, Any]]:
-    """Read the sizes of the tensors in a file and the numbers beside them, not proven yet.
+    """Read the sizes of the tensors in a file and the numbers alongside them, not proven yet.
 
     One that promises other bytes is refused.
     """
