@@ -344,7 +344,7 @@ class Store:
     def traced(self) -> dict[str, Records]:
         """Return the array of each trace.
 
-        Large runs do not trace what happens at positions, and their file may be removed to save space.
+        Large runs do not trace what happens at positions. The file of it may be removed, too.
         """
         arrays, places = [self._arrays["traces"]], self._arrays["tokens"]
         if "rejected" in places.names and (places.path is None or places.path.exists()):
