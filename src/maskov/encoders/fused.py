@@ -27,6 +27,9 @@ from maskov.types import Float, Int, Tensor
 # Longer sequences are processed block by block.
 _LARGEST = 128
 _ELEMENTS = 2048
+# Heads that one program of `attention` takes one after the other, where there are enough programs:
+# the next one's rows are loaded meanwhile, and all share the angles.
+_HEADS_AT_ONCE, _MANY_PROGRAMS = (6, 4, 3, 2, 1), 2**13
 # Places that one program of `copy_vectors` looks at.
 _PLACES = 16
 
@@ -111,7 +114,10 @@ def attend(
     layout, width = plan.layout, block.width
     out = plan.buffer(qkv, width)
     tile, warps = _tile(layout.longest, width // heads, qkv.dtype)
-    grid = ((len(layout.starts) - 1) * heads, -(-layout.longest // tile))
+    programs, one_block = (len(layout.starts) - 1) * heads, layout.longest <= tile
+    at_once = _HEADS_AT_ONCE if one_block and programs >= _MANY_PROGRAMS else (1,)
+    each = next(number for number in at_once if heads % number == 0)
+    grid = (programs // each, -(-layout.longest // tile))
     if grid[0]:
         kernels.attention[grid](
             qkv,
@@ -122,10 +128,11 @@ def attend(
             **_heads(block, heads),
             QUERIES=tile,
             KEYS=tile,
-            ONE_BLOCK=layout.longest <= tile,
+            ONE_BLOCK=one_block,
+            EACH=each,
             PRECISION=_precision(),
             num_warps=warps,
-            num_stages=1 if layout.longest <= tile else 2,
+            num_stages=3 if each > 1 else 1 if one_block else 2,
         )
     return out
 

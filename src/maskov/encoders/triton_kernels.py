@@ -27,12 +27,10 @@ def _tile(base, row, inside, column, STRIDE: tl.constexpr, SIZE: tl.constexpr):
 
 
 @triton.jit
-def _rotated(base, cos, sin, row, place, inside, column, STRIDE: tl.constexpr, HALF: tl.constexpr):
+def _rotated(base, c, s, row, inside, column, STRIDE: tl.constexpr, HALF: tl.constexpr):
     """Load both halves of a head and rotate them by the angles of their places."""
     left = _tile(base, row, inside, column, STRIDE, HALF)
     right = _tile(base + HALF, row, inside, column, STRIDE, HALF)
-    c = _tile(cos, place, inside, column, HALF, HALF)
-    s = _tile(sin, place, inside, column, HALF, HALF)
     a = left.to(tl.float32)
     b = right.to(tl.float32)
     return (a * c - b * s).to(left.dtype), (b * c + a * s).to(left.dtype)
@@ -66,14 +64,15 @@ def attention(
     QUERIES: tl.constexpr,
     KEYS: tl.constexpr,
     ONE_BLOCK: tl.constexpr,
+    EACH: tl.constexpr,
     ROTARY: tl.constexpr,
     WINDOW: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """Attend from a block of queries of one head to their sequence; `scale` is for base 2."""
+    """Attend from a block of queries of EACH heads to their sequence; `scale` is for base 2."""
     # Heads vary fastest: adjacent programs read adjacent parts of the same rows.
-    sequence = tl.program_id(0) // HEADS
-    head = tl.program_id(0) % HEADS
+    sequence = tl.program_id(0) // (HEADS // EACH)
+    first_head = tl.program_id(0) % (HEADS // EACH) * EACH
     first = tl.program_id(1) * QUERIES
     start = tl.load(starts + sequence).to(tl.int64)
     length = (tl.load(starts + sequence + 1) - start).to(tl.int32)
@@ -82,20 +81,13 @@ def attention(
     WIDTH: tl.constexpr = HEADS * DIM
     STRIDE: tl.constexpr = 3 * WIDTH
     HALF: tl.constexpr = DIM // 2
-    q_base = qkv + start * STRIDE + head * DIM
-    k_base = q_base + WIDTH
-    v_base = k_base + WIDTH
     place = first + tl.arange(0, QUERIES)
     there = place < length
     column = tl.arange(0, DIM_TILE)
     half = tl.arange(0, HALF_TILE)
     if ROTARY:
-        q_left, q_right = _rotated(q_base, cos, sin, place, place, there, half, STRIDE, HALF)
-    else:
-        q = _tile(q_base, place, there, column, STRIDE, DIM)
-    top = tl.full([QUERIES], LOWEST, tl.float32)
-    total = tl.zeros([QUERIES], tl.float32)
-    sums = tl.zeros([QUERIES, DIM_TILE], tl.float32)
+        c = _tile(cos, place, there, half, HALF, HALF)
+        s = _tile(sin, place, there, half, HALF, HALF)
     low = 0
     high = length
     if WINDOW >= 0:
@@ -105,26 +97,43 @@ def attention(
         # Every sequence fits into one block of keys: the compiler removes the loop.
         low = 0
         high = 1
-    for begin in range(low, high, KEYS):
-        key = begin + tl.arange(0, KEYS)
-        inside = key < length
+    for head in range(first_head, first_head + EACH):
+        q_base = qkv + start * STRIDE + head * DIM
+        k_base = q_base + WIDTH
+        v_base = k_base + WIDTH
         if ROTARY:
-            k_left, k_right = _rotated(k_base, cos, sin, key, key, inside, half, STRIDE, HALF)
-            scores = tl.dot(q_left, tl.trans(k_left), input_precision=PRECISION)
-            scores = tl.dot(q_right, tl.trans(k_right), scores, input_precision=PRECISION)
+            q_left, q_right = _rotated(q_base, c, s, place, there, half, STRIDE, HALF)
         else:
-            k = _tile(k_base, key, inside, column, STRIDE, DIM)
-            scores = tl.dot(q, tl.trans(k), input_precision=PRECISION)
-        v = _tile(v_base, key, inside, column, STRIDE, DIM)
-        seen = inside[None, :]
-        if WINDOW >= 0:
-            away = place[:, None] - key[None, :]
-            seen = seen & (away <= WINDOW) & (away >= -WINDOW)
-        top, total, sums = _weigh(scores * scale, v, top, total, sums, seen, PRECISION)
-    total = tl.where(total > 0.0, total, 1.0)
-    at = out + (start + place[:, None]) * WIDTH + head * DIM + column[None, :]
-    result = (sums / total[:, None]).to(out.dtype.element_ty)
-    tl.store(at, result, mask=there[:, None] & (column < DIM)[None, :])
+            q = _tile(q_base, place, there, column, STRIDE, DIM)
+        top = tl.full([QUERIES], LOWEST, tl.float32)
+        total = tl.zeros([QUERIES], tl.float32)
+        sums = tl.zeros([QUERIES, DIM_TILE], tl.float32)
+        for begin in range(low, high, KEYS):
+            key = begin + tl.arange(0, KEYS)
+            inside = key < length
+            if ROTARY:
+                if ONE_BLOCK:  # the places of the queries are those of the keys
+                    k_c = c
+                    k_s = s
+                else:
+                    k_c = _tile(cos, key, inside, half, HALF, HALF)
+                    k_s = _tile(sin, key, inside, half, HALF, HALF)
+                k_left, k_right = _rotated(k_base, k_c, k_s, key, inside, half, STRIDE, HALF)
+                scores = tl.dot(q_left, tl.trans(k_left), input_precision=PRECISION)
+                scores = tl.dot(q_right, tl.trans(k_right), scores, input_precision=PRECISION)
+            else:
+                k = _tile(k_base, key, inside, column, STRIDE, DIM)
+                scores = tl.dot(q, tl.trans(k), input_precision=PRECISION)
+            v = _tile(v_base, key, inside, column, STRIDE, DIM)
+            seen = inside[None, :]
+            if WINDOW >= 0:
+                away = place[:, None] - key[None, :]
+                seen = seen & (away <= WINDOW) & (away >= -WINDOW)
+            top, total, sums = _weigh(scores * scale, v, top, total, sums, seen, PRECISION)
+        total = tl.where(total > 0.0, total, 1.0)
+        at = out + (start + place[:, None]) * WIDTH + head * DIM + column[None, :]
+        result = (sums / total[:, None]).to(out.dtype.element_ty)
+        tl.store(at, result, mask=there[:, None] & (column < DIM)[None, :])
 
 
 @triton.jit
@@ -237,7 +246,9 @@ def attention_one(
         key = begin + tl.arange(0, KEYS)
         inside = key < high
         if ROTARY:
-            k_left, k_right = _rotated(k_base, cos, sin, key, key, inside, half, STRIDE, HALF)
+            k_c = _tile(cos, key, inside, half, HALF, HALF)
+            k_s = _tile(sin, key, inside, half, HALF, HALF)
+            k_left, k_right = _rotated(k_base, k_c, k_s, key, inside, half, STRIDE, HALF)
             products = k_left.to(tl.float32) * q_left[None, :]
             products += k_right.to(tl.float32) * q_right[None, :]
         else:
@@ -346,13 +357,16 @@ def gelu(x, count, TILE: tl.constexpr):
 @triton.jit
 def gated_gelu(x, out, count, WIDTH: tl.constexpr, TILE: tl.constexpr):
     """Multiply the exact GELU of the first half of each row by the second half."""
-    at = tl.program_id(0).to(tl.int64) * TILE + tl.arange(0, TILE)
-    inside = at < count
-    row = at // WIDTH
-    source = x + row * (2 * WIDTH) + (at - row * WIDTH)
+    # Within a program offsets have 32 bits: a division of 64 bits for each element would be slow.
+    first = tl.program_id(0).to(tl.int64) * TILE
+    place = tl.arange(0, TILE)
+    inside = first + place < count
+    begin = first // WIDTH
+    column = (first - begin * WIDTH).to(tl.int32) + place
+    source = x + begin * (2 * WIDTH) + column + column // WIDTH * WIDTH
     value = tl.load(source, mask=inside, other=0.0).to(tl.float32)
     gate = tl.load(source + WIDTH, mask=inside, other=0.0).to(tl.float32)
-    tl.store(out + at, (_gelu(value) * gate).to(out.dtype.element_ty), mask=inside)
+    tl.store(out + first + place, (_gelu(value) * gate).to(out.dtype.element_ty), mask=inside)
 
 
 @triton.jit
