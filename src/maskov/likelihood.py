@@ -31,8 +31,8 @@ from maskov.diagnostics.populations import Estimate, PopulationSummary
 from maskov.energies import Autoregressive, Energy
 from maskov.energies.ordered import Ordered
 from maskov.errors import InputError, reason_of, refuse
+from maskov.execution.population_rounds import PopulationRounds
 from maskov.kernels import Metropolis
-from maskov.kernels.base import whole_epoch
 from maskov.kernels.population import Population, backward
 from maskov.models.base import MaskedModel
 from maskov.models.conditional import ConditionalModel, given_sources
@@ -424,10 +424,9 @@ def _populations(
     """Take populations along the path; return what they say, and the passes of a particle."""
     count, before, rng = plan.particles * plan.populations, scorer.passes, CounterRng(plan.seed)
     chains = kernel.first(_blank(scorer.model, group, count), scorer, rng)
-    weights = []
+    weights, rounds = [], PopulationRounds(scorer, rng)
     for epoch in range(len(kernel.path)):
-        now = kernel.at(epoch, None, None)
-        chains = whole_epoch(now, now.init(chains, scorer), scorer, rng)
+        chains = rounds.after(kernel.at(epoch, None, None), chains)
         weights.append(chains.log_weight.cpu().numpy())
         scorer.check()
     last = kernel.energy.total(chains.part_values.values)  # type: ignore[union-attr]

@@ -11,14 +11,18 @@ import numpy as np
 import pytest
 
 from maskov import (
+    DelayedAcceptance,
     LinearSchedule,
     MaskedConditional,
+    Metropolis,
     Norm,
+    Population,
     Raw,
     Schedule,
     Sweep,
 )
 from maskov.energies.counting import Length, PredictedLength
+from maskov.energies.ordered import Ordered
 from maskov.execution.recorded import RecordedSites, RecordedWindows
 from maskov.execution.site_rounds import SiteRounds
 from maskov.execution.window_rounds import WindowRounds
@@ -60,6 +64,7 @@ WINDOWS = {
     "translations": (Norm(), Span(HOT, (1, 2, 3)), 2, READ),
 }
 BLOCKS = Site(HOT, Sweep(block=3))
+COOL = Ordered("right-to-left", temperature=0.8)
 # Lengths may become any of these.
 RESIZED = {"chains": 9, "length": (3, 7), "length_prior": "none"}
 SAMPLED = {"model": READ["model"], "chains": 3, "lengths": "top"}
@@ -90,6 +95,21 @@ MORE = {
     "resizing in groups": (Norm(groups=3), (Span(HOT), Resize(HOT, ((1, 3), (0, 2)))), 0, RESIZED),
     "resizing in groups, early test": (Raw(groups=3), (Span(HOT), Resize(HOT)), 1, RESIZED),
     "by length": (Raw() + 0.5 * Length(5), (Span(HOT), Resize(HOT)), 2, WEIGHED),
+    "ordered": (Norm() + 0.5 * Ordered(), Span(HOT), 2, LENGTHS),
+    "ordered, frozen": (
+        0.3 * Ordered() + Raw(),
+        (Site(HOT), Span(HOT)),
+        1,
+        {"chains": 4, "templates": TEMPLATES},
+    ),
+    "two orders": (
+        Ordered("left-to-right") + 0.4 * Raw() + 0.7 * Ordered("right-to-left") + 0.2 * COOL,
+        (Span(HOT), Site(HOT)),
+        (1, 3),
+        {"chains": 9, "length": (5, 8)},
+    ),
+    "ordered, in groups": (Norm(groups=3) + 0.5 * Ordered(), (Site(HOT), Span(HOT)), 0, LENGTHS),
+    "ordered, translations": (Norm() + Ordered(), (BLOCKS, Span(HOT)), 0, READ),
     "translations of any length": (
         SIZED,
         (Span(HOT), Resize(HOT), Resize(HOT, ((1, 2),))),
@@ -155,3 +175,38 @@ def test_every_engine_decides_like_the_reference(engine, move, way, monkeypatch)
         assert passes < known
     elif "slots" not in way:  # further slots test proposals that are never reached
         assert passes == known
+
+
+@pytest.mark.parametrize("engine", [WindowRounds, RecordedWindows])
+@pytest.mark.parametrize(
+    ("target", "start", "inputs"),
+    [
+        # The start is a part of the target, or another distribution with the same order.
+        (Norm() + 0.5 * Ordered(), Ordered(), {"length": (6, 6)}),
+        (0.3 * Raw() + Ordered(), Ordered(temperature=0.7), {"length": (5, 5)}),
+        (Norm(), Ordered(seed=2), {"templates": TEMPLATES}),
+    ],
+)
+def test_populations_move_in_rounds_as_in_lock_step(engine, target, start, inputs, monkeypatch):
+    moved = Metropolis(target, Site(HOT), 0.8, DelayedAcceptance(2))
+    kernel = Population(moved, start, 4, (0.2, 0.5, 1.0), moves=7, longer=2)
+    settings = {"model": MODEL, "seed": 3, "chains": 8, "thin": 1, **inputs}
+    plain = sample(kernel=kernel, schedule=Schedule(epochs=3), **settings)
+    made = []
+
+    class Counted(engine):
+        def __init__(self, *arguments, **more):
+            made.append(1)
+            super().__init__(*arguments, **more)
+
+    monkeypatch.setattr("maskov.execution.population_rounds.sampler_for", lambda *_: Counted)
+    monkeypatch.setattr("maskov.execution.recorded._SMALLEST", 64)
+    found = sample(kernel=kernel, schedule=Schedule(epochs=3), **settings)
+    assert made == [1], "what was recorded for a point serves the next"
+    assert [one.ids for one in found.samples] == [one.ids for one in plain.samples]
+    assert [one.ancestor for one in found.samples] == [one.ancestor for one in plain.samples]
+    for name in (*DECISIONS, "passes"):
+        assert (found.traces[name] == plain.traces[name]).all(), name
+    for name in ("energy_raw", "energy_norm", "energy_target", "log_weight"):
+        assert np.allclose(found.traces[name], plain.traces[name], 0, 1e-9), name
+    assert 0 < plain.traces["novel"].sum() < plain.traces["proposed_novel"].sum()

@@ -110,6 +110,15 @@ class Ordered(Energy):
         """The distribution of each place."""
         return MaskedConditional(float(self.temperature), constraints=self.constraints)
 
+    @property
+    def fixed(self) -> bool:
+        """Whether places are revealed one by one, in one order that looks at no token."""
+        return self.rule is None and self.groups is None and self.orders == 1
+
+    def ranks(self, sequences: Sequences) -> Int[Tensor, "n length"]:
+        """Return when each place is revealed in the first order; −1: it is given."""
+        return self._rank(sequences, 0)
+
     def cells(self, width: int) -> int:
         """Return how many numbers chains remember of a sequence that is padded to a width.
 

@@ -180,13 +180,19 @@ class AcceptanceStages:
             and all(levels[one] == len(self.others[one].stages) for one in (before, added))
         )
 
-    def other_drop(self, stage: Stage, old: Tensor, new: Tensor) -> Tensor:
-        """Return by how much the other parts fall, as a stage knows it; see `columns`."""
+    def other_drop(
+        self, stage: Stage, old: Tensor, new: Tensor, weights: Tensor | None = None
+    ) -> Tensor:
+        """Return by how much the other parts fall, as a stage knows it; see `columns`.
+
+        Parts may have other `weights` than the energy gives them, in its order.
+        """
         energy_drop = torch.zeros_like(old[:, 0])
         for level, part in zip(stage.levels, self.others, strict=True):
             if level:
                 column = part.columns[level - 1]
-                energy_drop = energy_drop + part.weight * (old[:, column] - new[:, column])
+                weight = part.weight if weights is None else weights[part.columns[-1]]
+                energy_drop = energy_drop + weight * (old[:, column] - new[:, column])
         return energy_drop
 
     def new_evaluations(self, number: int) -> list[tuple[int, int, Energy]]:

@@ -139,13 +139,19 @@ class WindowBuffers(Buffers):
     one more for that of the old tokens. `missing` are the positions whose pass nobody has run
     before the tests, `still` those whose pass saw no change.
 
-    `values` are those of the energy's other parts at every length.
+    `values` are those of the energy's parts that depend on lengths alone, at every length.
+
+    Of ordered energies, `reveal` is when each of their orders reveals a position, and `terms` are
+    those of each of them. Each rank of an order has a pass of its own, before those that fill.
     """
 
     visits: Int[Tensor, " chains"]
     region: Int[Tensor, "chains length"]
     bounds: Int[Tensor, "chains regions 2"]
     values: Float[Tensor, "chains lengths parts"]
+    reveal: Int[Tensor, "chains orders length"]
+    terms: Float[Tensor, "chains ordered length"]
+    slot_terms: Float[Tensor, "slots ordered length"]
     ring_lengths: Int[Tensor, "ring chains"]
     ring_sizes: Int[Tensor, "ring chains regions"]
 
@@ -173,6 +179,8 @@ class WindowBuffers(Buffers):
         ring: int,
         groups: int,
         values: Tensor,
+        reveal: Tensor,
+        terms: Tensor,
         experts: int = 0,
     ) -> WindowBuffers:
         """Return the buffers of chains that are about to begin an epoch of so many steps each.
@@ -181,13 +189,16 @@ class WindowBuffers(Buffers):
         """
         real, whole, flags = _zeros(state)
         count, length = state.tokens.shape
-        pending = (count + 1, groups + FILLS)
+        pending = (count + 1, groups + reveal.shape[1] * length + FILLS)
         return cls(
             **_shared(state, steps, epoch, ring, pending, (count + 1, length + 1), experts),
             visits=state.visits.clone(),
             region=state.region.clone(),
             bounds=state.bounds.clone(),
             values=values,
+            reveal=reveal,
+            terms=terms,
+            slot_terms=real(count + 1, *terms.shape[1:]),
             ring_lengths=whole(ring, count),
             ring_sizes=whole(ring, count, state.bounds.shape[1]),
             window=whole(count, length) - 1,

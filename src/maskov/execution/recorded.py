@@ -20,11 +20,18 @@ from typing import Any
 
 import torch
 
+from maskov.energies.base import Energy
 from maskov.energies.counting import Length, LengthPrior, PredictedLength
+from maskov.energies.ordered import Ordered
 from maskov.execution.buffers import COUNTS, Buffers, SiteBuffers, WindowBuffers
 from maskov.execution.rounds import Rounds
 from maskov.execution.site_rounds import SiteRounds
-from maskov.execution.window_rounds import WindowRounds, single_site, values_by_length
+from maskov.execution.window_rounds import (
+    WindowRounds,
+    orders_of,
+    single_site,
+    values_by_length,
+)
 from maskov.kernels import Kernel, Metropolis, Mixture
 from maskov.models.base import MaskedModel
 from maskov.models.packed import PackedModel, pack_queries
@@ -139,13 +146,19 @@ class Recording(Rounds):
         else:
             query = torch.arange(len(slot), device=slot.device)
             place, known = wanted.int().argmax(1), valid
+        revealing = self._revealing(column)
         packed = pack_queries(asked.tokens, lengths, query, place, model.frame, self._capacity)
         hidden = model.hidden_of(packed, width + self._frame, b.source[owner], several)
-        scored = known & asked.scored[query, place]
-        current = torch.where(scored, asked.current[query, place], 0)
+        scored, token = known & asked.scored[query, place], asked.current[query, place]
+        current = torch.where(scored, token, 0)
         scores = scorer.scores(hidden, current, self.masked.needs_normaliser, scored)
         # What fills up the capacity goes to the slot that belongs to nobody.
         nobody = len(b.slot_pending) - 1
+        if revealing is not None:
+            asks = known & revealing[query]
+            token = torch.where(asks, token, 0)
+            self._put_terms(slot[query], column[query], place, hidden, token, asks)
+            known = known & ~asks
         target = torch.where(known, slot[query], nobody)
         place = torch.where(asked.back[query], width, place)
         b.slot_hidden[target, place] = hidden
@@ -409,6 +422,11 @@ def choose_first(
     return Chosen(torch.where(valid, index, 0), valid, taken, place.clamp(0, places - 1))
 
 
+def _in_windows(part: Energy) -> bool:
+    """Whether rounds of windows know a part of an energy that is not masked passes."""
+    return type(part) in _BY_LENGTH or (type(part) is Ordered and part.fixed)
+
+
 # Energies that depend on the length alone, and on the source of a translation.
 _BY_LENGTH = (Length, LengthPrior, PredictedLength)
 
@@ -424,12 +442,14 @@ def rounds_of(kernel: Kernel) -> type[SiteRounds] | type[WindowRounds] | None:
     if len(known) < len(parts) or not all(_like(part, known[0]) for part in known):
         return None
     move, energy = known[0].move, known[0].energy
-    others = all(type(part) in _BY_LENGTH for _, part in energy.others)
+    others = all(_in_windows(part) for _, part in energy.others)
     if move.conditional.constraints or not energy.needs_passes or not others:
         return None
     alone = len(known) == 1 and energy.groups is None and not energy.others
     if alone and single_site(move):
         return SiteRounds
+    if orders_of(energy) and any(isinstance(part.move, Resize) for part in known):
+        return None
     return WindowRounds if all(_fills_windows(part.move) for part in known) else None
 
 
@@ -442,19 +462,27 @@ def new_buffers(
     slots: int = 1,
     ring: int = 1,
     experts: int = 0,
+    steps: Tensor | None = None,
 ) -> Buffers:
     """Return the buffers of chains about to begin an epoch, the passes of whose tokens are known.
 
-    `slots` are those of a chain of single sites; a chain that fills windows has one.
+    `slots` are those of a chain of single sites; a chain that fills windows has one. An epoch has
+    the `steps` of the kernel, unless others are given.
     """
     if issubclass(kind, SiteRounds):
         assert isinstance(kernel, Metropolis)
         return SiteBuffers.of(chains, len(kernel.plan.stages), epoch, slots, ring)
     energy, width = kernel.energy, chains.tokens.shape[1]
     assert energy is not None
-    values = values_by_length(energy, model, chains)
-    groups = min(energy.groups or width, width)
-    return WindowBuffers.of(chains, kernel.steps(chains), epoch, ring, groups, values, experts)
+    values, known = values_by_length(energy, model, chains), chains.part_values
+    ranks = [order.ranks(chains.sequences) for order in orders_of(energy)]
+    groups, parts = min(energy.groups or width, width), len(energy.parts)
+    # What ordered energies remember comes after the values of all parts.
+    terms = values[:, 0, :0] if known is None or not ranks else known.values[:, parts:]
+    terms = terms.reshape(len(terms), -1, width)
+    reveal = torch.stack(ranks, dim=1) if ranks else chains.tokens[:, None][:, :0]
+    given = kernel.steps(chains) if steps is None else steps
+    return WindowBuffers.of(chains, given, epoch, ring, groups, values, reveal, terms, experts)
 
 
 def _like(one: Metropolis, other: Metropolis) -> bool:

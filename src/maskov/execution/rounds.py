@@ -166,6 +166,22 @@ class Rounds(ABC):
             "rejected": b.rejected,
         }
 
+    def _revealing(self, column: Int[Tensor, " passes"]) -> Bool[Tensor, " passes"] | None:
+        """Return which passes ask for terms of ordered energies; None: there are no such ones."""
+        return None
+
+    def _put_terms(
+        self,
+        slot: Int[Tensor, " queries"],
+        column: Int[Tensor, " queries"],
+        place: Int[Tensor, " queries"],
+        hidden: Float[Tensor, "queries hidden"],
+        token: Int[Tensor, " queries"],
+        valid: Bool[Tensor, " queries"],
+    ) -> None:
+        """Keep the terms that `valid` queries ask for; others belong to the slot of nobody."""
+        raise NotImplementedError
+
     def _count(self, **happened: Tensor) -> None:
         for name, value in happened.items():
             self.buffers.counts[:, COUNTS.index(name)] += value

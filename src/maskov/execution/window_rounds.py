@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from maskov.energies.base import Energy, MaskedEnergy, evaluated
+from maskov.energies.ordered import Ordered
 from maskov.energies.stages import near_all, near_window
 from maskov.execution.buffers import COUNTS, FILLING, FILLS, IDLE, WindowBuffers, sizes_of
 from maskov.execution.rounds import Asked, Rounds
@@ -28,6 +29,7 @@ from maskov.types import (
     Chains,
     Float,
     Int,
+    PartValues,
     Sequences,
     Tensor,
     groups_with,
@@ -52,20 +54,34 @@ class WindowRounds(Rounds):
         super().__init__(*arguments, **settings)
         kernel, width, device = self.kernel, self._width, self.buffers.tokens.device
         self._groups = self.energy.groups
+        self._sites = min(self._groups or width, width)
         self._resizes = any(isinstance(move, Resize) for move in self._moves)
         # Single sites and blocks read nothing back: what they draw from is the same both ways.
         self._reads_back = not all(isinstance(move, Site) for move in self._moves)
         self.turns = _LOOKAHEAD if any(map(single_site, self._moves)) else 1
+        # The columns of the parts of the energy by their kind, and their weights.
+        parts = list(enumerate(part for _, part in self.energy.parts))
+        self._sums = [(column, part) for column, part in parts if isinstance(part, MaskedEnergy)]
+        self._ordered = [(column, part) for column, part in parts if isinstance(part, Ordered)]
+        self._orders = orders_of(self.energy)
+        self._weights = torch.zeros(len(parts), dtype=torch.float64, device=device)
+        self.weigh(self.energy)
         if isinstance(kernel, Mixture):
             self._chances = kernel.chances(device)
         # The size of each move's blocks in each epoch; 1 for other moves.
         blocks = [[_block(part) for part in leaves(one)] for one in self.kernels]
         blocks = [row if len(row) == len(self._moves) else [1] * len(self._moves) for row in blocks]
         self._blocks = torch.tensor(blocks, device=device)
+        self._block_varies = any(row != blocks[0] for row in blocks)
         # The most positions that change and that one pass masks.
         self._alike = 1 if self._groups is None else -(-width // min(self._groups, width))
         self.largest_block = min(width, max(map(max, blocks)))
         self.most_wanted = max(self._alike, self.largest_block)
+
+    def weigh(self, energy: Energy) -> None:
+        """Let the parts of the energy have the weights of another one with the same parts."""
+        weights = [weight for weight, _ in energy.parts]
+        self._weights.copy_(torch.tensor(weights, dtype=torch.float64))
 
     def _prepare(self) -> None:
         """Fill what can be filled, and begin the steps of chains that have none under way."""
@@ -88,9 +104,29 @@ class WindowRounds(Rounds):
         found = super().energies()
         if self._groups is not None:
             found[:, :2].fill_(torch.nan)
-        # The columns of masked passes are 0 there.
-        found[:, 2] += self.energy.total(self.buffers.values[self._rows, self.buffers.lengths])
+        found[:, 2] = (self._values() * self._weights).sum(1)
         return found
+
+    def _values(self) -> Float[Tensor, "chains parts"]:
+        """Return the values of all parts of the energy."""
+        b = self.buffers
+        values = b.values[self._rows, b.lengths]
+        for column, part in self._sums:
+            terms = part.of_scores(b.logit, b.log_normaliser)
+            values[:, column] = torch.where(self._inside, terms, 0.0).sum(1)
+        for number, (column, _) in enumerate(self._ordered):
+            values[:, column] = b.terms[:, number].sum(1)
+        return values
+
+    def state(self, like: Chains) -> Chains:
+        """Return the chains as they stand, with what ordered energies remember of them."""
+        found = super().state(like)
+        if not self._ordered:
+            return found
+        values = self._values()
+        remembered = torch.cat([values, self.buffers.terms.flatten(1)], dim=1)
+        known = PartValues(self.energy, remembered, (values * self._weights).sum(1))
+        return replace(found, part_values=known)
 
     def _results(self) -> dict[str, Tensor]:
         b = self.buffers
@@ -132,7 +168,7 @@ class WindowRounds(Rounds):
         if self._sweeps:
             order = self._sweeps[-1].rank(b.chain[rows], b.step[rows], b.free[rows], self.rng)
             self._put_rows(begun, rows, b.rank, order)
-        if isinstance(self._moves[0], Site):
+        if isinstance(self._moves[0], Site) and self._block_varies:
             block = self._blocks[self._epoch()[rows], 0]
             self._put_rows(begun, rows, b.steps, (b.visits[rows] + block - 1) // block)
         self._put_rows(begun, rows, b.opening, torch.zeros_like(begun[rows]))
@@ -322,6 +358,7 @@ class WindowRounds(Rounds):
             here, b.log_normaliser, b.slot_normaliser[:-1, :-1]
         )
         b.still.copy_(torch.where(ended[:, None], still, b.still))
+        b.slot_terms[:-1] = torch.where(ended[:, None, None], b.terms, b.slot_terms[:-1])
         b.missing &= ~here
         # Where the reverse is impossible the move is rejected whatever its energy.
         novel, possible = (b.proposed != b.tokens).any(1), b.log_reverse > -torch.inf
@@ -359,7 +396,7 @@ class WindowRounds(Rounds):
     def _want(self, chosen: Tensor, number: int) -> None:
         """Wait for the passes that a stage is the first to need, and nobody has run."""
         b, nearest = self.buffers, [stage.nearest for stage in self.stages]
-        pending = b.slot_pending[:-1, :-FILLS]
+        pending = b.slot_pending[:-1, : self._sites]
         needed = torch.zeros_like(b.missing)
         if nearest[number] != 0 and (not number or nearest[number] != nearest[number - 1]):
             needed = self._whole(self._near(number, self._rows)) & b.missing
@@ -368,9 +405,45 @@ class WindowRounds(Rounds):
         wanted = groups_with(needed, self._groups)
         pending.copy_(torch.where(chosen[:, None], wanted, pending))
         calls = b.counts[:, len(COUNTS) :]
-        for part, _, _ in self.plan.new_evaluations(number):
+        for part, _, energy in self.plan.new_evaluations(number):
             if part < calls.shape[1]:
                 calls[:, part] += chosen
+            if isinstance(energy, Ordered):
+                self._want_terms(chosen, energy)
+
+    def _want_terms(self, chosen: Bool[Tensor, " chains"], energy: Ordered) -> None:
+        """Wait for the terms of an ordered energy from the first changed place on."""
+        b, order = self.buffers, self._order(energy)
+        begin = self._sites + order * self._width
+        pending, rank = b.slot_pending[:-1, begin : begin + self._width], b.reveal[:, order]
+        changed = (b.proposed != b.tokens) & (rank >= 0)
+        first = rank.masked_fill(~changed, self._width).amin(1, keepdim=True)
+        wanted = (self._places >= first) & (self._places <= rank.amax(1, keepdim=True))
+        pending |= chosen[:, None] & wanted
+
+    def _order(self, energy: Ordered) -> int:
+        """Return the number of an energy's order; those that differ in temperature share one."""
+        return self._orders.index(replace(energy, temperature=1.0))
+
+    def _revealing(self, column: Int[Tensor, " passes"]) -> Bool[Tensor, " passes"] | None:
+        if not self._ordered:
+            return None
+        return (column >= self._sites) & (column < self._sites + len(self._orders) * self._width)
+
+    def _put_terms(
+        self,
+        slot: Int[Tensor, " queries"],
+        column: Int[Tensor, " queries"],
+        place: Int[Tensor, " queries"],
+        hidden: Float[Tensor, "queries hidden"],
+        token: Int[Tensor, " queries"],
+        valid: Bool[Tensor, " queries"],
+    ) -> None:
+        b, order = self.buffers, (column - self._sites) // self._width
+        for number, (_, part) in enumerate(self._ordered):
+            here = valid & (order == self._order(part))
+            found = self.scorer.log_shares(hidden, token, part.temperature, here)
+            b.slot_terms[torch.where(here, slot, len(b.slot_pending) - 1), number, place] = -found
 
     def _queries(self, slot: Int[Tensor, " passes"], column: Int[Tensor, " passes"]) -> Asked:
         """Return what passes ask; those that fill mask the rest of the window, too."""
@@ -386,6 +459,13 @@ class WindowRounds(Rounds):
         masked = torch.where(filling, rank >= level, group)
         wanted = torch.where(filling, rank == level, group)
         tokens = torch.where(back[:, None], b.tokens[slot], b.proposed[slot])
+        revealing = self._revealing(column)
+        if revealing is not None:
+            index = (column - self._sites).clamp(0, b.reveal[0].numel() - 1)
+            order, number = b.reveal[slot, index // self._width], index[:, None] % self._width
+            masked = torch.where(revealing[:, None], order >= number, masked)
+            wanted = torch.where(revealing[:, None], order == number, wanted)
+            filling |= revealing[:, None]
         # What is filled is not known yet; the rest of its group is.
         scored = wanted & ~filling & ~(last & (rank == level))
         return Asked(
@@ -403,6 +483,14 @@ class WindowRounds(Rounds):
             Queries(asked.tokens, asked.lengths, asked.wanted, b.source[slot])
         )
         query, place = asked.wanted.nonzero(as_tuple=True)
+        revealing = self._revealing(column)
+        if revealing is not None:
+            at = revealing[query]
+            of, token = query[at], asked.current[query[at], place[at]]
+            if len(of):
+                every = torch.ones_like(revealing[of])
+                self._put_terms(slot[of], column[of], place[at], hidden[at], token, every)
+            query, place, hidden = query[~at], place[~at], hidden[~at]
         b.slot_hidden[slot[query], torch.where(asked.back[query], self._width, place)] = hidden
         scored = asked.scored[query, place].nonzero().flatten()
         if len(scored):
@@ -437,9 +525,9 @@ class WindowRounds(Rounds):
 
     def _ratios(self, rows: Int[Tensor, " n"]) -> Float[Tensor, "n stages"]:
         """Return what the tests compare with; meaningless where passes are missing."""
-        b, masked = self.buffers, self.masked
-        old = masked.of_scores(b.logit[rows], b.log_normaliser[rows])
-        new = masked.of_scores(b.slot_logit[rows, :-1], b.slot_normaliser[rows, :-1])
+        b = self.buffers
+        old = self._weighed(b.logit[rows], b.log_normaliser[rows])
+        new = self._weighed(b.slot_logit[rows, :-1], b.slot_normaliser[rows, :-1])
         gone, alone = torch.zeros_like(old[:, 0]), torch.ones_like(rows, dtype=torch.bool)
         if self._resizes:
             before, gone, alone = self._shifted(rows, old)
@@ -447,7 +535,12 @@ class WindowRounds(Rounds):
             before = old
         falls, given = before - new, (b.log_forward[rows], b.log_reverse[rows])
         temperature = self._temperatures[self._epoch()[rows]]
-        values = [b.values[rows, lengths[rows]] for lengths in (b.lengths, b.new_lengths)]
+        known_old, known_new = (
+            b.values[rows, lengths[rows]] for lengths in (b.lengths, b.new_lengths)
+        )
+        for number, (column, _) in enumerate(self._ordered):
+            known_old[:, column] = b.terms[rows, number].sum(1)
+            known_new[:, column] = b.slot_terms[rows, number].sum(1)
         ratios = []
         for number, stage in enumerate(self.stages):
             known = self._near(number, rows)
@@ -456,9 +549,17 @@ class WindowRounds(Rounds):
             fall = torch.where(known, falls, 0.0).sum(1) + gone
             if stage.nearest == 0:
                 fall = torch.where(alone, fall, 0.0)
-            fall = fall + self.plan.other_drop(stage, *values)
+            fall = fall + self.plan.other_drop(stage, known_old, known_new, self._weights)
             ratios.append(log_ratio(fall, *given, temperature))
         return torch.stack(ratios, dim=1)
+
+    def _weighed(self, logit: Tensor, log_normaliser: Tensor) -> Tensor:
+        """Return the terms of the masked passes, with the weights of their parts."""
+        terms = [
+            self._weights[column] * part.of_scores(logit, log_normaliser)
+            for column, part in self._sums
+        ]
+        return torch.stack(terms).sum(0)
 
     def _shifted(
         self, rows: Int[Tensor, " n"], terms: Float[Tensor, "n length"]
@@ -496,6 +597,7 @@ class WindowRounds(Rounds):
             (b.region, b.new_region),
             (b.logit, b.slot_logit[:, :-1]),
             (b.log_normaliser, b.slot_normaliser[:, :-1]),
+            (b.terms, b.slot_terms),
         ):
             self._put_rows(taken, rows, buffer, value[rows])
 
@@ -547,18 +649,24 @@ def _block(kernel: Kernel) -> int:
     return positions.block if isinstance(positions, Sweep) else 1
 
 
+def orders_of(energy: Energy) -> list[Ordered]:
+    """Return the orders of an energy's ordered parts, whatever their temperatures."""
+    parts = (part for _, part in energy.parts if isinstance(part, Ordered))
+    return list(dict.fromkeys(replace(part, temperature=1.0) for part in parts))
+
+
 def values_by_length(
     energy: Energy, model: MaskedModel, chains: Chains
 ) -> Float[Tensor, "chains lengths parts"]:
     """Return the parts of an energy that depend on lengths alone, for every length of the chains.
 
-    The columns are those of `AcceptanceStages`; those of the masked passes are 0.
+    The columns are those of `AcceptanceStages`; those of masked passes and orders are 0.
     """
     count, width = chains.tokens.shape
     shape = (count, width + 1, len(energy.parts))
     values = torch.zeros(shape, dtype=torch.float64, device=chains.tokens.device)
     for column, (_, part) in enumerate(energy.parts):
-        if isinstance(part, MaskedEnergy):
+        if isinstance(part, MaskedEnergy | Ordered):
             continue
         for length in range(1, width + 1):
             lengths = torch.full_like(chains.lengths, length)

@@ -324,6 +324,24 @@ class Scorer:
         self.track_nan(logit, valid)
         return logit, log_normaliser
 
+    def log_shares(
+        self,
+        hidden: Float[Tensor, "passes hidden"],
+        tokens: Int[Tensor, " passes"],
+        temperature: float,
+        valid: Bool[Tensor, " passes"],
+    ) -> Float[Tensor, " passes"]:
+        """Return log p of a token at each mask among those that may be sampled; see `scores`."""
+        model, found = self.model, list[Tensor]()
+        parts = (torch.split(values, model.head_rows) for values in (hidden, tokens))
+        for part, token in zip(*parts, strict=True):
+            scores = model.logits(part).masked_fill(model.forbidden, -torch.inf) / temperature
+            own = scores.gather(1, token[:, None]).squeeze(1)
+            found.append(own.double() - scores.logsumexp(1).double())
+        log_share = torch.cat(found)
+        self.track_nan(log_share, valid)
+        return log_share
+
     def cache(
         self,
         sequences: Sequences,

@@ -324,14 +324,18 @@ class GroupShape:
             return {}
         rows, length = chains.tokens.shape
         if "buffers.window" in sizes:
-            passes = sizes["buffers.slot_pending"][1][-1] - FILLS
+            orders, terms = (sizes[f"buffers.{name}"][1][1] for name in ("reveal", "terms"))
+            passes = sizes["buffers.slot_pending"][1][-1] - FILLS - orders * length
             parts = sizes["buffers.values"][1][-1]
-            if not (self.windows and 1 <= passes <= length and 1 <= parts <= _MOST_STAGES):
+            known = 0 <= orders <= terms <= parts <= _MOST_STAGES and parts
+            if not (self.windows and 1 <= passes <= length and known):
                 raise ValueError("more passes or parts of an energy than a chain has")
-            values = torch.empty((rows, length + 1, parts), dtype=torch.float64, device="meta")
+            real = partial(torch.empty, dtype=torch.float64, device="meta")
+            values, remembered = real((rows, length + 1, parts)), real((rows, terms, length))
+            reveal = chains.tokens[:, None].expand(rows, orders, length)
             experts = self.fresh.counts.shape[1] - len(COUNTS)
             return WindowBuffers.of(
-                chains, chains.step, 0, AHEAD, passes, values, experts
+                chains, chains.step, 0, AHEAD, passes, values, reveal, remembered, experts
             ).tensors()
         slots = (sizes["buffers.slot_place"][1][0] - 1) // rows
         stages = sizes["buffers.draw_accept"][1][-1]

@@ -14,6 +14,7 @@ from maskov.energies.base import MaskedEnergy, evaluated
 from maskov.energies.stages import AcceptanceStages
 from maskov.errors import Interrupted, MaskovError
 from maskov.execution.buffers import AHEAD, COUNTS, Buffers, SiteBuffers, WindowBuffers, sizes_of
+from maskov.execution.population_rounds import PopulationRounds
 from maskov.execution.recorded import new_buffers, rounds_of, sampler_for
 from maskov.execution.recorded_gibbs import RecordedGibbs, records_gibbs
 from maskov.execution.rounds import Rounds
@@ -65,6 +66,7 @@ class TaskRunner:
         # What the last asynchronous group left on the device, for the next to use.
         self.sampler: Rounds | None = None
         self.gibbs: RecordedGibbs | None = None
+        self.populations = PopulationRounds(self.scorer, self.rng)
         # When chains that advance asynchronously were shown last.
         self._shown = 0.0
         self.group: GroupState
@@ -129,6 +131,15 @@ class TaskRunner:
         if begins and records_gibbs(kernel, self.scorer.model) and not chains.resizable:
             assert isinstance(kernel, Gibbs)
             self._recorded_epoch(kernel)
+        elif begins and self.populations.serves(kernel):
+            assert isinstance(kernel, Population)
+            experts = len(self.manifest.experts)
+            chains, row = self.populations.point(kernel, chains, experts)
+            counts, rejected = (
+                row[name].to(chains.chain.device) for name in ("counts", "rejected")
+            )
+            self.group = replace(self.group, chains=chains, counts=counts, rejected=rejected)
+            self._show(chains)
         else:
             for after, info in epoch(kernel, chains, self.scorer, self.rng):
                 self._count(after, info)
