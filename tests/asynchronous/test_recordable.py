@@ -19,6 +19,7 @@ from maskov import (
     Sweep,
 )
 from maskov.energies.counting import Length, PredictedLength
+from maskov.energies.ordered import Ordered
 from maskov.execution.recorded import RecordedSites, RecordedWindows
 from maskov.moves import Resize, Site, Span
 from maskov.random import CounterRng
@@ -43,6 +44,7 @@ RUNS = {
     "mixed": (Norm(groups=3), [Site(), Site(positions=Sweep(block=3)), Span()], 0, {}),
     "resizing": (Raw() + Length(5), [Span(), Resize(), Resize(pairs=((1, 2),))], 2, RESIZES),
     "resizing in groups": (Raw(groups=3), [Site(), Resize()], 0, RESIZES),
+    "ordered": (Norm() + Ordered() + 0.2 * Ordered(temperature=0.7), [Site(), Span()], 2, {}),
     "translated": (Norm() + 0.5 * PredictedLength(), [Span(), Resize()], 2, GIVEN),
 }
 

@@ -23,12 +23,19 @@ from maskov import (
 )
 from maskov.energies import TextEnergy
 from maskov.energies.counting import Length
+from maskov.energies.ordered import Ordered
 from maskov.energies.stages import nearness
 from maskov.errors import Interrupted
-from maskov.execution.buffers import AHEAD, SiteBuffers, WindowBuffers
-from maskov.execution.recorded import RecordedSites, RecordedWindows, choose_first, rounds_of
+from maskov.execution.buffers import AHEAD, SiteBuffers
+from maskov.execution.recorded import (
+    RecordedSites,
+    RecordedWindows,
+    choose_first,
+    new_buffers,
+    rounds_of,
+)
 from maskov.execution.site_rounds import SiteRounds
-from maskov.execution.window_rounds import WindowRounds, values_by_length
+from maskov.execution.window_rounds import WindowRounds
 from maskov.models.scorer import Scorer
 from maskov.moves import Resize, Site, Span, Sweep
 from maskov.random import CounterRng
@@ -68,6 +75,7 @@ def _kernel(kind):
         (RecordedSites, Metropolis(Raw(), delayed=DelayedAcceptance(2)), {"slots": 3}),
         (RecordedSites, Metropolis(Norm(), Site(MaskedConditional(top_p=0.6))), {"resident": 2}),
         (RecordedWindows, mixed(Norm(groups=2), (Site(), Span())), {}),
+        (RecordedWindows, mixed(Norm() + 0.5 * Ordered(), (Site(), Span())), {}),
         (
             RecordedWindows,
             mixed(Norm(), (Site(positions=Sweep(block=2)), Resize())),
@@ -138,8 +146,7 @@ def test_what_is_kept_is_what_the_model_says_of_the_tokens(kind):
     if issubclass(kind, SiteRounds):
         buffers = SiteBuffers.of(state, len(kernel.plan.stages), 0, 3, ring=4)
     else:
-        values = values_by_length(kernel.energy, MODEL, state)
-        buffers = WindowBuffers.of(state, kernel.steps(state), 0, 4, 9, values)
+        buffers = new_buffers(kind, kernel, MODEL, state, ring=4)
     sampler = kind(kernel, scorer, CounterRng(7), buffers, [kernel] * 4)
     sampler.limit.fill_(4)
     while sampler.slowest() < 4:
@@ -154,8 +161,7 @@ def test_a_checkpoint_has_the_buffers_of_its_move(tmp_path):
     kernel, scorer = Metropolis(Raw(), Span()), Scorer(MODEL)
     fresh = GroupState.fresh(random_state(MODEL, 4, 5), 64)
     known = kernel.init(fresh.chains, scorer)
-    values = values_by_length(kernel.energy, MODEL, known)
-    buffers = WindowBuffers.of(known, kernel.steps(known), 0, AHEAD, 5, values)
+    buffers = new_buffers(WindowRounds, kernel, MODEL, known, ring=AHEAD)
     sites = SiteBuffers.of(known, 1, 0, 1, ring=AHEAD)
     shapes = [
         GroupShape(fresh, 5, 1, lambda: known.pass_cache.hidden[0], windows=windows)

@@ -20,6 +20,7 @@ from maskov import (
     Sweep,
 )
 from maskov.energies import Energy, TextEnergy
+from maskov.energies.ordered import Ordered
 from maskov.execution.recorded import rounds_of
 from maskov.execution.site_rounds import SiteRounds
 from maskov.execution.window_rounds import WindowRounds
@@ -65,6 +66,7 @@ ENERGIES = {
     "sum": 0.3 * Raw() + 1.2 * Norm(),
     "text": TextEnergy(Counts()),
     "raw and text": Raw() + 2 * TextEnergy(Counts()),
+    "norm and ordered": Norm() + 0.5 * Ordered(seed=1) + 0.2 * Ordered(temperature=0.7, seed=1),
     "norm, text, stages": Norm() + TextEnergy(Counts("c")) + 0.5 * Twice(),
 }
 MOVES = {
@@ -102,7 +104,7 @@ def test_metropolis_in_both_ways_of_running(energy, delayed):
     check_kernel(kernel, TABLE)
 
 
-SPANNED = [Raw(), Norm(), Norm() + TextEnergy(Counts())]
+SPANNED = [Raw(), Norm(), Norm() + TextEnergy(Counts()), Raw() + 0.5 * Ordered()]
 
 
 @pytest.mark.parametrize(
