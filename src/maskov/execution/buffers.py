@@ -197,7 +197,7 @@ class WindowBuffers(Buffers):
             bounds=state.bounds.clone(),
             values=values,
             reveal=reveal,
-            terms=terms,
+            terms=terms.clone(),
             slot_terms=real(count + 1, *terms.shape[1:]),
             ring_lengths=whole(ring, count),
             ring_sizes=whole(ring, count, state.bounds.shape[1]),
