@@ -9,6 +9,7 @@ from maskov import (
     DelayedAcceptance,
     Metropolis,
     Norm,
+    Population,
     Raw,
     Schedule,
     Span,
@@ -16,6 +17,7 @@ from maskov import (
     resume,
 )
 from maskov.energies.counting import Length
+from maskov.energies.ordered import Ordered
 from maskov.errors import Interrupted, ModelError
 from maskov.execution.recorded import RecordedSites, RecordedWindows, sampler_for
 from maskov.models import untrained
@@ -49,6 +51,7 @@ KERNELS = {
     "grouped sites": mixed(Norm(groups=4), Site(), 0),
     "blocks": mixed(Norm(), Site(positions=Sweep(block=2)), 2),
     "mixed": mixed(Raw(), (Site(), Span()), 2),
+    "ordered": mixed(Norm() + Ordered() + 0.2 * Ordered(temperature=0.7), (Site(), Span()), 2),
     "resized": mixed(Norm() + 0.5 * Length(6), (Span(), Resize(), Resize(pairs=((1, 2),))), 2),
     "resized in groups": mixed(
         Raw(groups=2), (Site(positions=Sweep(block=3)), Span(), Resize()), 0
@@ -90,6 +93,19 @@ def test_the_same_chains_as_on_a_cpu(sizes, nearest):
     )
     assert [one.ids for one in here.samples] == [one.ids for one in there.samples]
     assert (here.traces["passes"] == there.traces["passes"]).all()
+
+
+@pytest.mark.parametrize("resident", [None, 4])
+def test_the_same_populations_as_on_a_cpu(resident):
+    moved = Metropolis(Norm() + 0.5 * Ordered(), Site(), 0.8, DelayedAcceptance(2))
+    kernel = Population(moved, Ordered(temperature=0.8), 4, (0.2, 0.5, 1.0), moves=9)
+    settings = {"schedule": Schedule(epochs=3), "chains": 16, "length": (9, 9)}
+    here = sample(_model("cpu"), kernel, **settings)
+    there = sample(_model("cuda"), kernel, resident=resident, **settings)
+    assert [one.ids for one in here.samples] == [one.ids for one in there.samples]
+    for trace in (*COUNTS, "ancestor", "passes"):
+        assert (here.traces[trace] == there.traces[trace]).all(), trace
+    assert np.allclose(here.traces["log_weight"], there.traces["log_weight"], 0, 1e-8)
 
 
 @pytest.mark.parametrize("sizes", [None, (2, 3)], ids=str)

@@ -10,7 +10,7 @@ import torch
 
 import maskov.encoders.encoder as operations
 from encoders.tiny_encoders import FAMILIES, build, packed, places
-from maskov.encoders import Memory, Packed, Reading, Uniform, torch_operations
+from maskov.encoders import Memory, Packed, Reading, Uniform, cast, torch_operations
 from maskov.encoders.blocks import Affine, Block, Embedding, FeedForward, LayerNorm, Rotary
 from maskov.encoders.families import encoder_of
 
@@ -75,15 +75,19 @@ CASES = [
     (128, LENGTHS, None, True),
     (64, LONG, None, True),
     (64, LONG, None, False),
+    (64, [1, 128, 0, 65], None, False),
     (32, LONG, 9, True),
     (64, LONG, 40, True),
     (128, LONG, None, False),
 ]
 
 
+@pytest.mark.parametrize("many", [False, True])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize(("dim", "lengths", "window", "rotary"), CASES)
-def test_packed_attention(dim, lengths, window, rotary, dtype):
+def test_packed_attention(dim, lengths, window, rotary, dtype, many, monkeypatch):
+    if many:  # a program takes several heads
+        monkeypatch.setattr(fused, "_MANY_PROGRAMS", 1)
     if INTERPRETED and dtype == torch.bfloat16:
         pytest.skip("the interpreter multiplies the bits of bfloat16, not its values")
     heads, tail = 2, 5
@@ -255,7 +259,7 @@ def test_whole_encoder(family, monkeypatch):
 @pytest.mark.parametrize("dtype", [*DTYPES, torch.float64], ids=str)
 @pytest.mark.parametrize("family", ["bert", "modernbert"])
 def test_graph_is_captured_and_replayed_with_other_contents(family, dtype):
-    encoder = encoder_of(build(family, torch.float32).to(DEVICE)).to(dtype)
+    encoder = cast(encoder_of(build(family, torch.float32).to(DEVICE)), dtype)
     room = 40
     ids = torch.zeros(room, dtype=torch.long, device=DEVICE)
     position, starts = torch.zeros_like(ids), torch.zeros(6, dtype=torch.int32, device=DEVICE)

@@ -28,8 +28,10 @@ from maskov.types import Float, Int, Tensor
 _LARGEST = 128
 _ELEMENTS = 2048
 # Heads that one program of `attention` takes one after the other, where there are enough programs:
-# the next one's rows are loaded meanwhile, and all share the angles.
+# the next ones' rows are loaded meanwhile, and all share the angles. By the rows of a block, the
+# warps of such a program and how many heads are under way.
 _HEADS_AT_ONCE, _MANY_PROGRAMS = (6, 4, 3, 2, 1), 2**13
+_AHEAD = {16: (1, 3), 32: (1, 3), 64: (4, 3), 128: (4, 2)}
 # Places that one program of `copy_vectors` looks at.
 _PLACES = 16
 
@@ -115,8 +117,9 @@ def attend(
     out = plan.buffer(qkv, width)
     tile, warps = _tile(layout.longest, width // heads, qkv.dtype)
     programs, one_block = (len(layout.starts) - 1) * heads, layout.longest <= tile
-    at_once = _HEADS_AT_ONCE if one_block and programs >= _MANY_PROGRAMS else (1,)
-    each = next(number for number in at_once if heads % number == 0)
+    several = one_block and programs >= _MANY_PROGRAMS and qkv.dtype.itemsize == 2
+    each = next(number for number in _HEADS_AT_ONCE if heads % number == 0) if several else 1
+    warps, stages = _AHEAD[tile] if several else (warps, 1 if one_block else 2)
     grid = (programs // each, -(-layout.longest // tile))
     if grid[0]:
         kernels.attention[grid](
@@ -132,7 +135,7 @@ def attend(
             EACH=each,
             PRECISION=_precision(),
             num_warps=warps,
-            num_stages=3 if each > 1 else 1 if one_block else 2,
+            num_stages=stages,
         )
     return out
 

@@ -9,9 +9,15 @@ from maskov.execution.rounds import Rounds
 from maskov.execution.window_rounds import WindowRounds
 from maskov.kernels import Kernel, Population
 from maskov.kernels.base import whole_epoch
+from maskov.models.base import MaskedModel
 from maskov.models.scorer import Scorer, refuse_out_of_memory
 from maskov.random import Rng
 from maskov.types import Chains, Tensor
+
+
+def population_sampler(model: MaskedModel, kernel: Kernel) -> type[Rounds] | None:
+    """Return the rounds in which populations move on this device, if the kernel has some."""
+    return sampler_for(model, kernel.kernels[0]) if isinstance(kernel, Population) else None
 
 
 class PopulationRounds:
@@ -22,14 +28,9 @@ class PopulationRounds:
         self._kernel: Population | None = None
         self._rounds: Rounds | None = None
 
-    def serves(self, kernel: Kernel) -> bool:
-        """Whether the moves of a population go in rounds on this device."""
-        model = self._scorer.model
-        return isinstance(kernel, Population) and sampler_for(model, kernel.kernels[0]) is not None
-
     def after(self, kernel: Population, chains: Chains) -> Chains:
         """Return populations after a point of their path, in rounds or in lock-step."""
-        if self.serves(kernel):
+        if population_sampler(self._scorer.model, kernel) is not None:
             return self.point(kernel, chains)[0]
         return whole_epoch(kernel, kernel.init(chains, self._scorer), self._scorer, self._rng)
 
@@ -39,7 +40,7 @@ class PopulationRounds:
         """Weigh the particles, draw them again and move them; return also what was counted."""
         scorer, moving = self._scorer, kernel.kernels[0]
         chains = kernel.begin(kernel.init(chains, scorer), self._rng)
-        kind, energy = sampler_for(scorer.model, moving), moving.energy
+        kind, energy = population_sampler(scorer.model, kernel), moving.energy
         assert kind is not None
         assert energy is not None
         buffers = new_buffers(

@@ -14,7 +14,7 @@ from maskov.energies.base import MaskedEnergy, evaluated
 from maskov.energies.stages import AcceptanceStages
 from maskov.errors import Interrupted, MaskovError
 from maskov.execution.buffers import AHEAD, COUNTS, Buffers, SiteBuffers, WindowBuffers, sizes_of
-from maskov.execution.population_rounds import PopulationRounds
+from maskov.execution.population_rounds import PopulationRounds, population_sampler
 from maskov.execution.recorded import new_buffers, rounds_of, sampler_for
 from maskov.execution.recorded_gibbs import RecordedGibbs, records_gibbs
 from maskov.execution.rounds import Rounds
@@ -131,7 +131,7 @@ class TaskRunner:
         if begins and records_gibbs(kernel, self.scorer.model) and not chains.resizable:
             assert isinstance(kernel, Gibbs)
             self._recorded_epoch(kernel)
-        elif begins and self.populations.serves(kernel):
+        elif begins and population_sampler(self.scorer.model, kernel) is not None:
             assert isinstance(kernel, Population)
             experts = len(self.manifest.experts)
             chains, row = self.populations.point(kernel, chains, experts)

@@ -33,6 +33,7 @@ import torch
 
 from maskov.config import Manifest, Schedule
 from maskov.errors import InputError, MaskovError, RunError
+from maskov.execution.population_rounds import population_sampler
 from maskov.execution.recorded import sampler_for
 from maskov.execution.recorded_gibbs import records_gibbs
 from maskov.kernels import Kernel
@@ -457,9 +458,11 @@ def group_size(scorer: Scorer, kernel: Kernel, schedule: Schedule, layout: Layou
     On a CPU each core has a group of a long run, if that is not too small; on a GPU two groups in
     lock-step take turns. The workers of a run decide nothing.
     """
-    if kernel.particles:
-        return kernel.particles
     chains, model = len(layout.starts), scorer.model
+    if kernel.particles:
+        recorded = population_sampler(model, kernel) is not None
+        together = scorer.resident(layout.width, layout.mean) // kernel.particles * recorded
+        return kernel.particles * max(1, together)
     # Epochs that accept everything come first, and those of a burn-in with another energy.
     first, moving = (kernel_at(kernel, schedule, e) for e in (0, schedule.epochs - 1))
     in_rounds = (sampler_for(model, one) is not None for one in (first, moving))
@@ -483,7 +486,8 @@ def _shares_gpu(kernel: Kernel, manifest: Manifest, model: MaskedModel) -> bool:
 
 def _records(model: MaskedModel, kernel: Kernel) -> bool:
     """Whether chains continue in rounds or steps that are recorded on a GPU."""
-    return sampler_for(model, kernel) is not None or records_gibbs(kernel, model)
+    kinds = (sampler_for(model, kernel), population_sampler(model, kernel))
+    return any(kind is not None for kind in kinds) or records_gibbs(kernel, model)
 
 
 def automatic_count(manifest: Manifest, model: MaskedModel, groups: int) -> int:
