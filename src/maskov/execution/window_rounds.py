@@ -41,7 +41,7 @@ from maskov.types import (
 
 # How often a round prepares where single sites are among the moves: filling them needs no pass, and
 # what repeats the token is over at once.
-_LOOKAHEAD = 3
+_LOOKAHEAD = 2
 
 
 class WindowRounds(Rounds):
@@ -84,14 +84,18 @@ class WindowRounds(Rounds):
         self._weights.copy_(torch.tensor(weights, dtype=torch.float64))
 
     def _prepare(self) -> None:
-        """Fill what can be filled, and begin the steps of chains that have none under way."""
-        self._fill()
-        if self.stages[0].nearest == 0:
-            self._decide()  # the first test needs no pass
+        """Begin the steps of chains that have none under way, and fill what can be filled.
+
+        In this order: a window of one position is filled, and waits for its test, at once.
+        """
         self._normalise()
         self._close()
         self._open()
         self._begin()
+        self._fill()
+        if self.stages[0].nearest == 0:
+            self._decide()  # the first test needs no pass
+            self._begin()
 
     def _test(self) -> None:
         self._pass()
@@ -282,11 +286,16 @@ class WindowRounds(Rounds):
         wanted = torch.stack([fills, reads], dim=1)
         pending.copy_(torch.where(chosen[:, None], wanted, pending))
 
+    def _to_fill(self) -> tuple[Bool[Tensor, " chains"], Bool[Tensor, "chains length"]]:
+        """Return which windows have what they wait for, and the next positions of these."""
+        b = self.buffers
+        ready = (b.stage == FILLING) & ~b.slot_pending[:-1].any(1)
+        return ready, ready[:, None] & (b.window == b.level[:, None])
+
     def _fill(self) -> None:
         """Draw the next positions of windows that have what they wait for."""
         b = self.buffers
-        ready = (b.stage == FILLING) & ~b.slot_pending[:-1].any(1)
-        found = self._places_to_fill(ready, b.window == b.level[:, None])
+        found = self._places_to_fill(*self._to_fill())
         if found is None:
             return
         filled, row, place = found
@@ -621,7 +630,7 @@ class WindowRounds(Rounds):
         """Return the windows that are filled now, and where: rows and positions."""
         if not bool(ready.any()):
             return None
-        row, place = (ready[:, None] & at).nonzero(as_tuple=True)
+        row, place = at.nonzero(as_tuple=True)
         return ready, row, place
 
     def _spread(
