@@ -38,11 +38,11 @@ class Interrupted(MaskovError):  # noqa: N818 - an interruption is not a fault
     """The user or the system asked the run to stop; the state before the step is intact."""
 
 
-def refuse(*rules: tuple[object, str]) -> None:
-    """Raise the message of the first rule whose condition holds."""
+def refuse(*rules: tuple[object, str], kind: type[Exception] = InputError) -> None:
+    """Raise the message of the first rule whose condition holds, as an error of some kind."""
     for wrong, message in rules:
         if wrong:
-            raise InputError(message)
+            raise kind(message)
 
 
 def reason_of(error: Exception) -> str:

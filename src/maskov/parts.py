@@ -97,11 +97,14 @@ def _literal(text: str) -> Any:
 
 def load_part(name: str, arguments: list[Any], options: dict[str, Any], trust: bool) -> Any:
     """Import a class and make an instance of it, which remembers its name; or import a function."""
-    if not trust:
-        raise RunError(
+    refuse(
+        (
+            not trust,
             f"this run uses '{name}', which is not part of maskov; if you trust it, say so "
-            "with --trust-parts."
-        )
+            "with --trust-parts.",
+        ),
+        kind=RunError,
+    )
     module_name, _, path = name.partition(":")
     # As for scripts, modules of the current folder can be named.
     if os.getcwd() not in sys.path and "" not in sys.path:

@@ -343,8 +343,7 @@ def _read_key(path: Path) -> tuple[str, int, list[str], dict[int, dict[str, Any]
             }
             for one in data["items"]
         }
-        if data["format"] != _FORMAT:
-            raise ValueError("another version")
+        refuse((data["format"] != _FORMAT, "another version"), kind=ValueError)
         return str(data["study"]), int(data["per_run"]), names, items
     except (OSError, *_DAMAGE) as error:
         raise InputError(f"'{path}' is not the key of a study of this version.") from error

@@ -117,13 +117,14 @@ class Replay:
 
 def why_not(run: Run) -> str | None:
     """Say what keeps the chains of a run from being replayed, if anything."""
-    if run.manifest.particles:
-        return "a particle is drawn again together with its whole population"
-    if "rejected" not in run.store.traced():
-        return "its tokens were not traced, since the run is too large"
-    if run.manifest.config.kernel.get("unnamed"):
-        return "it is unknown how to make its kernel again"
-    return None
+    reasons = {
+        "a particle is drawn again together with its whole population": run.manifest.particles,
+        "its tokens were not traced, since the run is too large": (
+            "rejected" not in run.store.traced()
+        ),
+        "it is unknown how to make its kernel again": run.manifest.config.kernel.get("unnamed"),
+    }
+    return next((reason for reason, holds in reasons.items() if holds), None)
 
 
 class Replayer:
@@ -144,12 +145,15 @@ class Replayer:
         self._rng = CounterRng(self._manifest.config.seed)
         held = self._traces["tokens"]
         most = max(model.vocabulary_size - 1, model.mask_id)
-        if (
-            held.min(initial=0) < 0
-            or held.max(initial=0) > most
-            or held.shape[2] < self.layout.width
-        ):
-            raise RunError("this run cannot be replayed: its traces hold no tokens of its model.")
+        refuse(
+            (
+                held.min(initial=0) < 0
+                or held.max(initial=0) > most
+                or held.shape[2] < self.layout.width,
+                "this run cannot be replayed: its traces hold no tokens of its model.",
+            ),
+            kind=RunError,
+        )
         self.epochs = int((self._traces["steps"].sum(1) > 0).sum())
 
     def tokens(self, chain: int) -> list[list[int]]:

@@ -134,9 +134,8 @@ class ChainStart:
                     region=[*region[:at], *[number] * size, *region[end:]],
                 ))  # fmt: skip
         fine = Layout(tried).possible(model, constraints).tolist()
-        if fine[0]:
-            return [self]
-        return [one for one, fits in zip(tried, fine, strict=True) if fits]
+        fitting = [one for one, fits in zip(tried, fine, strict=True) if fits]
+        return [self] if fine[0] else fitting
 
 
 @dataclass(frozen=True)

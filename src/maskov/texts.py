@@ -39,9 +39,8 @@ _REGEX = "re:"
 
 def between(model: MaskedModel) -> str:
     """Say how many tokens a model takes."""
-    if model.min_length == model.max_length:
-        return f"exactly {model.max_length} tokens"
-    return f"{model.min_length} to {model.max_length} tokens"
+    few, most = model.min_length, model.max_length
+    return f"exactly {most} tokens" if few == most else f"{few} to {most} tokens"
 
 
 def read_text(

@@ -354,5 +354,4 @@ def _print_ratings(ratings: Ratings) -> None:
 
 
 def _shown(mean: Mean) -> str:
-    interval = "" if mean.low is None else f" [{mean.low:.2f}, {mean.high:.2f}]"
-    return or_dash(mean.value) + interval
+    return or_dash(mean.value) + ("" if mean.low is None else f" [{mean.low:.2f}, {mean.high:.2f}]")

@@ -40,10 +40,6 @@ if TYPE_CHECKING:
     from maskov.runs.coordinator import Listener
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="no progress", rich_help_panel=RUN)]
-TopK = Annotated[
-    int | None,
-    typer.Option("--top-k", min=1, help=f"fills of each template to print (default: {SHOWN})"),
-]
 # What a model is the default of, by its kind.
 _DEFAULTS = {"masked": " (default)", "causal": " (default judge of evaluate)"}
 # Of the token in the address of a server.
@@ -58,7 +54,13 @@ def sample(given: dict[str, Any], json: Json = False, quiet: Quiet = False) -> N
 
 @command_of(api.infill, model=DEFAULT_MODEL)
 def infill(
-    given: dict[str, Any], json: Json = False, quiet: Quiet = False, top_k: TopK = None
+    given: dict[str, Any],
+    json: Json = False,
+    quiet: Quiet = False,
+    top_k: Annotated[
+        int | None,
+        typer.Option("--top-k", min=1, help=f"fills of each template to print (default: {SHOWN})"),
+    ] = None,
 ) -> None:
     """Fill blanks with the likeliest words, each with its probability."""
     from maskov.filling import fill_as_asked

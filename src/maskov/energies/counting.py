@@ -246,8 +246,10 @@ def compiled(pattern: str) -> Any:
 
     RE2 searches in time linear in the text, for every pattern; Python's `re` may never end.
     """
-    if len(pattern) > _LONGEST_PATTERN:
-        raise InputError(f"a regular expression has at most {_LONGEST_PATTERN} characters.")
+    refuse((
+        len(pattern) > _LONGEST_PATTERN,
+        f"a regular expression has at most {_LONGEST_PATTERN} characters.",
+    ))  # fmt: skip
     options = re2.Options()
     options.log_errors, options.never_capture = False, True
     try:
@@ -285,9 +287,13 @@ class _Words(Faults):
     words: tuple[str, ...]
 
     def __init__(self, *words: str) -> None:
-        if not words or not all(isinstance(word, str) and word.strip() for word in words):
-            name = type(self).__name__.lower()
-            raise InputError(f"{name} takes words in quotes, as in {name}('river').")
+        name = type(self).__name__.lower()
+        refuse(
+            (
+                not words or not all(isinstance(word, str) and word.strip() for word in words),
+                f"{name} takes words in quotes, as in {name}('river').",
+            )
+        )
         object.__setattr__(self, "words", words)
 
     @cached_property

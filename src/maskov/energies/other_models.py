@@ -11,7 +11,7 @@ import torch
 from maskov.constraints.base import per_model
 from maskov.energies.base import Energy, Norm, Raw
 from maskov.energies.networks import Loading, check_lengths, refuse_nan, same_tokens
-from maskov.errors import InputError
+from maskov.errors import InputError, refuse
 from maskov.models import load
 from maskov.models.autoregressive import AutoregressiveTranslator
 from maskov.models.base import MaskedModel, coarse
@@ -149,11 +149,13 @@ class AutoregressiveTranslation(Energy):
         """Return the sources of a model as this energy's own network encodes them."""
         if not isinstance(model, ConditionalModel) or model.sources is None:
             raise no_sources(self, model)
-        if not same_tokens(model, self._model.tokenizer):
-            raise InputError(
+        refuse(
+            (
+                not same_tokens(model, self._model.tokenizer),
                 f"'{self.name}' and '{model.name}' have different tokens: the energy '{self}' "
-                "needs a model with the same vocabulary."
+                "needs a model with the same vocabulary.",
             )
+        )
         if self._sources is None or self._sources.texts != model.sources.texts:
             self._sources = self._model.read(model.sources.texts)
         return self._sources

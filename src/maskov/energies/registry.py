@@ -65,8 +65,12 @@ def parse_energy(
     Parts named by an import path are imported only if they are trusted.
     """
     terms = weighted_terms(text)
-    if len(terms) > MOST_TERMS:
-        raise InputError(f"an energy has at most {MOST_TERMS} terms, not {len(terms):,}.")
+    refuse(
+        (
+            len(terms) > MOST_TERMS,
+            f"an energy has at most {MOST_TERMS} terms, not {len(terms):,}.",
+        )
+    )
     parts = (
         (weight, _named(name, causal, text, loading or Loading(), trust_parts))
         for weight, name in terms

@@ -28,7 +28,7 @@ from maskov.energies.base import Energy, MaskedEnergy, evaluated
 from maskov.energies.counting import at_temperature
 from maskov.energies.ordered import Ordered
 from maskov.energies.stages import AcceptanceStages, DelayedAcceptance, Stage, near_all, near_window
-from maskov.errors import InputError, refuse
+from maskov.errors import refuse
 from maskov.kernels.base import Kernel, counted, log_ratio, with_tokens
 from maskov.models.scorer import Scorer
 from maskov.moves import LowestConfidence, MaskedConditional, Move, Site
@@ -224,11 +224,13 @@ class Metropolis(MoveKernel):
             values = self._part_values(scorer, sequences)
         whole = energy.total(values)
         scorer.track_nan(whole)
-        if bool(whole.isinf().any()):
-            raise InputError(
+        refuse(
+            (
+                bool(whole.isinf().any()),
                 "a chain would start at a sequence of probability zero, where no move can be "
-                "judged; start it elsewhere."
+                "judged; start it elsewhere.",
             )
+        )
         return replace(chains, pass_cache=cache, part_values=PartValues(energy, values, whole))
 
     def _part_values(self, scorer: Scorer, sequences: Sequences) -> Float[Tensor, "chains parts"]:
@@ -271,8 +273,12 @@ class Metropolis(MoveKernel):
         self, chains: Chains, rows: Int[Tensor, " n"], scorer: Scorer, rng: Rng
     ) -> tuple[Chains, StepInfo]:
         """Propose, test stage by stage, and move the chains that pass every test."""
-        if not self._initialised(chains):
-            raise InputError("the chains were not initialised: call the kernel's `init` first.")
+        refuse(
+            (
+                not self._initialised(chains),
+                "the chains were not initialised: call the kernel's `init` first.",
+            )
+        )
         proposal = self.move.propose(chains, rows, scorer, rng)
         scores = ProposalScores(self, chains, proposal, scorer)
         info = self._test(chains, proposal, scores, rng)

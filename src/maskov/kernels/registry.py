@@ -92,9 +92,8 @@ def to_data(part: Any) -> Any:
         return {"part": _NAMES[type(part)], **values}
     if isinstance(part, tuple):
         return [to_data(value) for value in part]
-    if isinstance(part, Kernel | Move) or is_dataclass(part):
-        return _own_data(part)
-    return part
+    own = isinstance(part, Kernel | Move) or is_dataclass(part)
+    return _own_data(part) if own else part
 
 
 def _energy_text(part: Energy) -> str:
@@ -149,9 +148,8 @@ def imported_parts(data: Any) -> list[str]:
                 path = split_outside(term, "*")[-1].strip().partition("(")[0]
                 own += [path] if is_import_path(path) else []
         return own + [path for value in data.values() for path in imported_parts(value)]
-    if isinstance(data, list):
-        return [path for value in data for path in imported_parts(value)]
-    return []
+    inner = data if isinstance(data, list) else []
+    return [path for value in inner for path in imported_parts(value)]
 
 
 def kernel_from_data(
@@ -183,8 +181,7 @@ def kernel_from_data(
             return load_part(name, rest["arguments"], options, trust_parts)
         if name == "energy":
             return energy(rest["text"])
-        if name not in _PARTS:
-            raise InputError(f"unknown part '{name}'.")
+        refuse((name not in _PARTS, f"unknown part '{name}'."))
         values = {
             key: energy(value) if key in _ENERGIES else built(value) for key, value in rest.items()
         }
@@ -215,8 +212,12 @@ def named_moves(conditional: MaskedConditional) -> dict[str, Callable[..., Move]
     """Return how the moves that have a name are made from their arguments."""
 
     def site(order: str = "random", block: int = 1, block_anneal: float = 0.0) -> Move:
-        if not isinstance(block, int) or not isinstance(block_anneal, int | float):
-            raise InputError("the block of a site and its fall are numbers: site(block=4).")
+        refuse(
+            (
+                not isinstance(block, int) or not isinstance(block_anneal, int | float),
+                "the block of a site and its fall are numbers: site(block=4).",
+            )
+        )
         return Site(conditional, Sweep(order, block))
 
     def span(sizes: int | str | tuple[int, ...] = DEFAULT_SIZES) -> Move:
@@ -336,7 +337,6 @@ def named_kernel(
         return mask_predict(iterations)
     if name == "gibbs":
         return Gibbs(*moves)
-    if name != "mh":
-        raise InputError(f"unknown kernel '{name}'; use one of {', '.join(KERNELS)}.")
+    refuse((name != "mh", f"unknown kernel '{name}'; use one of {', '.join(KERNELS)}."))
     kernels = tuple(Metropolis(as_energy(energy), move, **options) for move in moves)
     return kernels[0] if len(kernels) == 1 else Mixture(kernels, weights)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from maskov.config import ModelSource
-from maskov.errors import LOG, InputError
+from maskov.errors import LOG, InputError, refuse
 from maskov.models.base import PRECISIONS, MaskedModel, Queries, adapted, weights_of
 from maskov.models.builtin import TabularModel, counterexample, load_antibody, untrained
 from maskov.models.checkpoint import LOADING, translation_folder
@@ -128,13 +128,15 @@ def _by_name(
     """Load a model that is built in, a folder or on the hub."""
     name = source.name
     folder = None if name in _NAMED else translation_folder(name, allow_download)
-    if name in _NAMED or folder is not None:
-        kept = replace(source, prefix="", remove_smoothing=0.0, extra_letters="")
-        if tokenizer is not None or kept != ModelSource(name, None, source.trust_remote_code):
-            raise InputError(
-                f"'{name}' has its own tokens and network: drop the tokenizer, the architecture, "
-                "shift_logits and mask_token_id."
-            )
+    kept = replace(source, prefix="", remove_smoothing=0.0, extra_letters="")
+    plain = kept == ModelSource(name, None, source.trust_remote_code) and tokenizer is None
+    refuse(
+        (
+            (name in _NAMED or folder is not None) and not plain,
+            f"'{name}' has its own tokens and network: drop the tokenizer, the architecture, "
+            "shift_logits and mask_token_id.",
+        )
+    )
     if name == "counterexample":
         return counterexample()
     if name == "untrained":

@@ -22,7 +22,7 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from maskov.config import ModelSource
-from maskov.errors import InputError, ModelError, refuse
+from maskov.errors import ModelError, refuse
 from maskov.models.base import MaskedModel, Queries
 from maskov.models.huggingface import HuggingFaceModel
 from maskov.models.tokens import import_quietly
@@ -65,8 +65,12 @@ class TabularModel(MaskedModel):
 
     def hidden(self, queries: Queries) -> Float[Tensor, "masked hidden"]:
         """Look the scores up; they are their own hidden vectors."""
-        if (queries.lengths != self.max_length).any():
-            raise InputError(f"'{self.name}' takes only sequences of {self.max_length} tokens.")
+        refuse(
+            (
+                (queries.lengths != self.max_length).any(),
+                f"'{self.name}' takes only sequences of {self.max_length} tokens.",
+            )
+        )
         row, place = queries.masked.nonzero(as_tuple=True)
         context = queries.tokens.masked_fill(queries.masked, self.mask_id)[row]
         strides = (len(self.tokens) + 1) ** torch.arange(self.max_length - 1, -1, -1)
@@ -87,9 +91,12 @@ class TabularModel(MaskedModel):
     def encode(self, text: str) -> list[int]:
         """Read tokens separated by spaces; [MASK] is a blank."""
         ids = {token: i for i, token in enumerate(self.tokens)} | {"[MASK]": self.mask_id}
-        unknown = [word for word in text.split() if word not in ids]
-        if unknown:
-            raise InputError(f"'{unknown[0]}' is not a token of '{self.name}' ({self.tokens}).")
+        refuse(
+            *(
+                (word not in ids, f"'{word}' is not a token of '{self.name}' ({self.tokens}).")
+                for word in text.split()
+            )
+        )
         return [ids[word] for word in text.split()]
 
     def decode(self, ids: Sequence[int]) -> str:

@@ -23,7 +23,7 @@ from torch import nn
 from maskov.encoders import Encoder
 from maskov.encoders.blocks import Block, CrossAttention, Embedding, FeedForward
 from maskov.encoders.families import Weights
-from maskov.errors import ModelError
+from maskov.errors import ModelError, refuse
 from maskov.models.checkpoint import ARCHITECTURE, check_files, load_tokenizer
 from maskov.models.tokens import MERGES_FILE, BytePairTokenizer, Merges, read_json
 from maskov.types import Bool, Float, Int, Tensor
@@ -304,16 +304,23 @@ def load_translation(
 ) -> tuple[TranslationNetwork, Any]:
     """Read a network and its tokenizer."""
     config = read_json(folder / "config.json")
-    if config.pop("architecture", None) != ARCHITECTURE:
-        raise ModelError(f"'{folder}' is not a translation model, by its config.json.")
+    refuse(
+        (
+            config.pop("architecture", None) != ARCHITECTURE,
+            f"'{folder}' is not a translation model, by its config.json.",
+        ),
+        kind=ModelError,
+    )
     check_files(folder)
     damaged = f"the translation model '{folder}' is damaged"
     try:
         shape = TypeAdapter(TranslationShape).validate_json(json.dumps(config), strict=True)
     except ValidationError as error:
         raise ModelError(f"{damaged}: invalid sizes in its config.json.") from error
-    if shape.width % shape.heads:
-        raise ModelError(f"{damaged}: invalid sizes in its config.json.")
+    refuse(
+        (shape.width % shape.heads, f"{damaged}: invalid sizes in its config.json."),
+        kind=ModelError,
+    )
     try:
         weights = load_file(folder / "model.safetensors")
     except Exception as error:  # safetensors has its own exception class
@@ -334,8 +341,13 @@ def load_translation(
         {name: value.to(device, dtype, copy=True) for name, value in weights.items()}, assign=True
     )
     tokenizer = read_tokenizer(folder)
-    if max(tokenizer.get_vocab().values(), default=0) >= network.shape.vocabulary:
-        raise ModelError(f"the tokenizer of '{folder}' has more tokens than its network.")
+    refuse(
+        (
+            max(tokenizer.get_vocab().values(), default=0) >= network.shape.vocabulary,
+            f"the tokenizer of '{folder}' has more tokens than its network.",
+        ),
+        kind=ModelError,
+    )
     return network.eval().requires_grad_(False), tokenizer
 
 
@@ -345,8 +357,15 @@ def read_tokenizer(folder: Path) -> Any:
         tokenizer = load_tokenizer(str(folder))
     except Exception as error:  # damaged files raise many kinds of errors
         raise ModelError(f"'{folder}' has no readable tokenizer.") from error
-    for name in ("pad", "bos", "eos", "unk", "mask"):
-        if getattr(tokenizer, f"{name}_token_id") is None:
-            raise ModelError(f"the tokenizer of '{folder}' lacks its {name} token.")
+    refuse(
+        *(
+            (
+                getattr(tokenizer, f"{name}_token_id") is None,
+                f"the tokenizer of '{folder}' lacks its {name} token.",
+            )
+            for name in ("pad", "bos", "eos", "unk", "mask")
+        ),
+        kind=ModelError,
+    )
     merges = Path(folder) / MERGES_FILE
     return BytePairTokenizer(tokenizer, Merges.read(merges)) if merges.exists() else tokenizer

@@ -32,7 +32,7 @@ from typing import Any
 import torch
 
 from maskov.config import Manifest, Schedule
-from maskov.errors import InputError, MaskovError, RunError
+from maskov.errors import InputError, MaskovError, RunError, refuse
 from maskov.execution.recorded import sampler_for
 from maskov.execution.recorded_gibbs import records_gibbs
 from maskov.kernels import Kernel
@@ -356,10 +356,12 @@ class Cluster(Pool):
         cpus = job.manifest.config.execution.threads if device.type == "cpu" else 1
         there = self._ray.cluster_resources()
         room = min(there.get("CPU", 0) / cpus, there.get("GPU", 0) / gpus if gpus else math.inf)
-        if not workers.count and room < 1:
-            raise InputError(
-                f"the Ray cluster has no node for a worker of {cpus} cores and {gpus:g} GPUs."
+        refuse(
+            (
+                not workers.count and room < 1,
+                f"the Ray cluster has no node for a worker of {cpus} cores and {gpus:g} GPUs.",
             )
+        )
         super().__init__(workers.count or int(room), seconds, stop)
         # A GPU is lent to a task as the only one it can see.
         self._device = "cuda" if gpus else str(device)

@@ -529,8 +529,8 @@ def score_samples(model: MaskedModel, samples: Sequence[Sample]) -> list[Terms]:
     for begin in range(0, len(samples), _SCORED):
         group = samples[begin : begin + _SCORED]
         source = torch.tensor([sample.template for sample in group], device=model.device)
-        ids = padded([sample.ids for sample in group], model.mask_id, model.device)
-        given = replace(ids, source=source)
+        ids = [sample.ids for sample in group]
+        given = replace(padded(ids, model.mask_id, model.device), source=source)
         given = replace(given, pass_cache=scorer.cache(given))
         scorer.check()
         raw, norm = (energy.terms(model, given).tolist() for energy in (Raw(), Norm()))

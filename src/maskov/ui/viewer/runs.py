@@ -132,9 +132,9 @@ def stamp_of(path: Path) -> Stamp:
 
 def _runs_of(place: Path) -> list[Path]:
     """Return a run folder, or those in a folder."""
-    if (place / "manifest.json").is_file():
-        return [place]
-    return [file.parent for file in place.glob("*/manifest.json") if file.is_file()]
+    own = (place / "manifest.json").is_file()
+    files = place.glob("manifest.json" if own else "*/manifest.json")
+    return [file.parent for file in files if file.is_file()]
 
 
 def _changed(path: Path) -> int:
