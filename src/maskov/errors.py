@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
 
 # What a service may want to know; nobody sees it unless a handler is added.
 LOG = logging.getLogger("maskov")
@@ -43,6 +46,13 @@ def refuse(*rules: tuple[object, str], kind: type[Exception] = InputError) -> No
     for wrong, message in rules:
         if wrong:
             raise kind(message)
+
+
+def required(value: T | None, message: str, kind: type[Exception] = InputError) -> T:
+    """Return a value; where there is none, raise the message as an error of some kind."""
+    if value is None:
+        raise kind(message)
+    return value
 
 
 def reason_of(error: Exception) -> str:

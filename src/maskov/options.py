@@ -232,9 +232,8 @@ def read_templates(template: str) -> list[str] | list[Record]:
 
 def texts_or_files(sources: Sequence[str]) -> list[str] | list[Record]:
     """Return texts given on the command line, and those of the files that are named there."""
-    found: list[Any] = []
-    for source in sources:
-        found += read_texts(source) if names_a_file(source) else [source]
+    each = (read_texts(source) if names_a_file(source) else [source] for source in sources)
+    found: list[Any] = [text for texts in each for text in texts]
     refuse((len({isinstance(one, str) for one in found}) > 1, "give texts or FASTA, not both."))
     return found
 

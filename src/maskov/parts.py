@@ -17,7 +17,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from pkgutil import resolve_name
 from typing import Any
 
-from maskov.errors import InputError, RunError, refuse
+from maskov.errors import InputError, RunError, refuse, required
 
 _CALL = re.compile(
     r"\s*(?P<name>[\w.-]+(?::[A-Za-z_][\w.]*)?)\s*(?:\((?P<arguments>.*)\))?\s*", re.S
@@ -36,9 +36,9 @@ def is_import_path(name: str) -> bool:
 
 def parse_call(text: str) -> Recipe:
     """Read `name` or `name(1, 'two', key=three)`; words without quotes are strings."""
-    match = _CALL.fullmatch(text)
-    if match is None:
-        raise InputError(f"'{text}' is not a part: write a name, or name(arguments).")
+    match = required(
+        _CALL.fullmatch(text), f"'{text}' is not a part: write a name, or name(arguments)."
+    )
     positional: list[Any] = []
     keywords: dict[str, Any] = {}
     for argument in filter(str.strip, split_outside(match["arguments"] or "", ",")):

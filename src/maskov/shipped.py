@@ -17,7 +17,7 @@ from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 
-from maskov.errors import ModelError, refuse
+from maskov.errors import ModelError, refuse, required
 
 ROOT = Path(__file__).parent / "models" / "pretrained"
 REPOSITORY = Path(__file__).parents[2] / "models"
@@ -181,9 +181,6 @@ def folder_of(name: str) -> Path | None:
 def model_for(pair: str, kind: str) -> str:
     """Return the shipped model of a kind for a language pair."""
     models = [model for model in shipped() if model.kind == kind]
-    for model in models:
-        if pair in model.pairs:
-            return model.name
     pairs = sorted({one for model in models for one in model.pairs})
     refuse(
         (
@@ -193,7 +190,11 @@ def model_for(pair: str, kind: str) -> str:
         ),
         kind=ModelError,
     )
-    raise ModelError(f"no model translates '{pair}'; use one of {', '.join(pairs)}.")
+    return required(
+        next((model.name for model in models if pair in model.pairs), None),
+        f"no model translates '{pair}'; use one of {', '.join(pairs)}.",
+        ModelError,
+    )
 
 
 def source_of(name: str, kind: str) -> str:

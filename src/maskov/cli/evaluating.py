@@ -25,7 +25,7 @@ from maskov.cli.commands import (
     print_rows,
     say,
 )
-from maskov.errors import InputError, refuse
+from maskov.errors import InputError, refuse, required
 from maskov.options import read_lines
 from maskov.shipped import default_judge
 from maskov.ui.escaping import printable
@@ -151,9 +151,10 @@ def evaluate(
             f"'{source}' holds sequences of letters, and the default judge reads English: give "
             "--judge, a causal LM of such sequences.",
         ))  # fmt: skip
-        name = judge or default_judge()
-        if name is None:
-            raise InputError("no judge is shipped with this maskov: give --judge, a causal LM.")
+        name = required(
+            judge or default_judge(),
+            "no judge is shipped with this maskov: give --judge, a causal LM.",
+        )
         loaded = maskov.Autoregressive(name, choose_device(device), budget=token_budget)
         judged = asdict(
             evaluate_run(run, loaded, training) if run else evaluate_texts(texts, loaded, training)

@@ -353,9 +353,7 @@ def _table(model: MaskedModel, given: AllowedTokens) -> Bool[Tensor, "positions 
 
 def _tokens(model: MaskedModel, text: str) -> list[int]:
     """Return the tokens that a text lists."""
-    words = text.split()
-    if has_letters_only(model):
-        words = [letter for word in words for letter in word]
+    words = list("".join(text.split())) if has_letters_only(model) else text.split()
     found = list[int]()
     for word in words:
         check_proposed(model, word)

@@ -11,7 +11,7 @@ import torch
 
 from maskov.constraints.base import per_model
 from maskov.energies.base import Energy, contents
-from maskov.errors import InputError, ModelError, TooLongError, refuse
+from maskov.errors import InputError, ModelError, TooLongError, refuse, required
 from maskov.models.base import MaskedModel, coarse
 from maskov.models.checkpoint import LOADING, fingerprint, load_checkpoint
 from maskov.models.huggingface import HuggingFaceModel, capacity
@@ -296,10 +296,8 @@ class Autoregressive(NetworkEnergy):
             kind=ModelError,
         )
         known = self.tokenizer
-        for token in (known.bos_token_id, known.cls_token_id, known.eos_token_id):
-            if token is not None:
-                return int(token)
-        raise ModelError(f"the tokenizer of '{self.name}' has no start token to begin from.")
+        tokens = (known.bos_token_id, known.cls_token_id, known.eos_token_id)
+        return self._first(tokens, "start token to begin from.")
 
     @cached_property
     def _batcher(self) -> Batcher:
@@ -334,10 +332,13 @@ class Autoregressive(NetworkEnergy):
     @cached_property
     def end(self) -> int:
         """The token that ends a text."""
-        for token in (self.tokenizer.eos_token_id, self.tokenizer.sep_token_id):
-            if token is not None:
-                return int(token)
-        raise ModelError(f"the tokenizer of '{self.name}' has no end token: texts have no length.")
+        tokens = (self.tokenizer.eos_token_id, self.tokenizer.sep_token_id)
+        return self._first(tokens, "end token: texts have no length.")
+
+    def _first(self, tokens: Sequence[int | None], what: str) -> int:
+        """Return the first of some special tokens that the tokenizer has."""
+        first = next((token for token in tokens if token is not None), None)
+        return required(first, f"the tokenizer of '{self.name}' has no {what}", ModelError)
 
     def log_ends(
         self, longest: int, chain: Int[Tensor, " draws"], rng: Rng

@@ -22,7 +22,7 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from maskov.config import ModelSource
-from maskov.errors import ModelError, refuse
+from maskov.errors import ModelError, refuse, required
 from maskov.models.base import MaskedModel, Queries
 from maskov.models.huggingface import HuggingFaceModel
 from maskov.models.tokens import import_quietly
@@ -219,11 +219,11 @@ _NAMES = {
 def load_antibody(name: str, device: torch.device, dtype: torch.dtype) -> HuggingFaceModel:
     """Load one of these models, or say what to install."""
     package = PACKAGES[name]
-    folder = package.folder()
-    if folder is None:
-        raise ModelError(
-            f"'{name}' needs the weights in the package '{package.name}': {package.install}"
-        )
+    folder = required(
+        package.folder(),
+        f"'{name}' needs the weights in the package '{package.name}': {package.install}",
+        ModelError,
+    )
     weights, vocabulary = folder / package.weights, folder / package.vocabulary
     if package.name == "antiberty":
         return HuggingFaceModel.load(

@@ -25,7 +25,7 @@ from maskov.encoders.families import (
     describe_head,
     rule_out,
 )
-from maskov.errors import MaskovError, ModelError, refuse
+from maskov.errors import MaskovError, ModelError, refuse, required
 from maskov.models.scorer import is_out_of_memory
 from maskov.models.tokens import (
     PlainTokenizer,
@@ -260,14 +260,15 @@ def _on_this_machine(name: str) -> str:
     """
     if Path(name).exists() or name.endswith(".txt"):
         return name
-    for file in ("config.json", "tokenizer_config.json", "tokenizer.json"):
-        if (cached := _from_hub(name, file)) is not None:
-            return str(cached)
-    raise ModelError(
+    files = ("config.json", "tokenizer_config.json", "tokenizer.json")
+    cached = required(
+        next(filter(None, (_from_hub(name, file) for file in files)), None),
         f"'{name}' is not on this machine, and is not downloaded because a run folder names it; "
         "if you trust it, allow that with --allow-download; a model in memory is given to "
-        "`maskov.resume`."
+        "`maskov.resume`.",
+        ModelError,
     )
+    return str(cached)
 
 
 def translation_folder(name: str, download: bool = False) -> Path | None:

@@ -233,11 +233,14 @@ def bounds_of(model: ConditionalModel, chosen: Sequence[Sequence[int]]) -> list[
     They are half its likeliest length and half as much again, and hold the lengths `chosen` for its
     chains, which thus have one target.
     """
-    found = []
-    for best, lengths in zip(model.length_scores().argmax(1).tolist(), chosen, strict=True):
-        most = min(model.max_length, best + best // 2 + 1)
-        found.append((min((best + 1) // 2, *lengths), max(most, *lengths)))
-    return found
+    likeliest = model.length_scores().argmax(1).tolist()
+    return [
+        (
+            min((best + 1) // 2, *lengths),
+            max(min(model.max_length, best + best // 2 + 1), *lengths),
+        )
+        for best, lengths in zip(likeliest, chosen, strict=True)
+    ]
 
 
 def choose_lengths(model: ConditionalModel, rule: str, chains: int, seed: int) -> list[list[int]]:

@@ -400,8 +400,8 @@ class Coordinator:
             ids, start = tokens[: row["lengths"][chain]], layout.starts[chain]
             strings, more = model.token_strings(ids), dict[str, Any]()
             if experts:
-                energies = zip(experts, row["expert_energy"][chain], strict=True)
-                more["energies"] = {"target": row["energy_target"][chain], **dict(energies)}
+                energies = [row["energy_target"][chain], *row["expert_energy"][chain]]
+                more["energies"] = dict(zip(("target", *experts), energies, strict=True))
             if lines is not None:
                 more["name"] = lines[start.template]
                 if start.reference and not layout.resizable:

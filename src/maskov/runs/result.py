@@ -275,9 +275,11 @@ def _draw_trace(axes: Axes, run: Run, what: str) -> None:
     epochs = np.arange(1, done + 1)[traced]
     for chain in range(min(energy.shape[1], _MOST_LINES)):
         axes.plot(epochs, energy[traced, chain], color="tab:blue", alpha=0.25, linewidth=0.8)
-    unit, time, before = "chains", "epoch", "burn-in"
-    if manifest.particles:
-        unit, time, before = "particles", "point of the path", "before the target"
+    unit, time, before = (
+        ("particles", "point of the path", "before the target")
+        if manifest.particles
+        else ("chains", "epoch", "burn-in")
+    )
     axes.plot(epochs, energy[traced].mean(1), color="black", label=f"mean of all {unit}")
     if burn_in := manifest.burn_in(done):
         axes.axvspan(0.5, burn_in + 0.5, color="0.9", label=before)
@@ -382,8 +384,7 @@ def write_library(store: Store, anew: bool = True) -> None:
 def record_of(sample: Sample, several: bool) -> Record:
     """Return a sample as a record; `several` says that chains have more than one."""
     numbers = (sample.chain, sample.epoch) if several else (sample.chain,)
-    name = numbered(str(sample.name), *numbers)
-    return Record(name, "".join(map(letter, sample.tokens)))
+    return Record(numbered(str(sample.name), *numbers), "".join(map(letter, sample.tokens)))
 
 
 def mutation_table(samples: list[Sample], several: bool) -> str:

@@ -304,8 +304,7 @@ class Store:
     def check_unchanged(self) -> None:
         """Refuse a manifest that is not the one of the first checkpoint."""
         try:
-            content = read_text(self.path / "checkpoints" / "manifest")
-            expected, _, text = content.partition("\n")
+            expected, _, text = read_text(self.path / "checkpoints" / "manifest").partition("\n")
             whole = hashlib.sha256(text.encode()).hexdigest() == expected
             before = json.loads(text) if whole else {}
         except (OSError, ValueError):  # damaged, it proves nothing

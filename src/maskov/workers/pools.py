@@ -258,9 +258,11 @@ class Processes(Pool):
             self._devices.append(worker.device)
             code = worker.end()
             how = f"by signal {-code}" if code < 0 else f"with code {code}"
-            advice = "their messages, if any, are on standard error; continue without --workers"
-            if code == -signal.SIGKILL:  # as a process ends where memory runs out
-                advice = "there may be too little memory for so many: continue with fewer --workers"
+            advice = (
+                "there may be too little memory for so many: continue with fewer --workers"
+                if code == -signal.SIGKILL  # as a process ends where memory runs out
+                else "their messages, if any, are on standard error; continue without --workers"
+            )
             return f"worker after worker died ({how}); {advice}."
         self._idle.append(worker)
         return result

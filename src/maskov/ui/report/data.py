@@ -345,13 +345,15 @@ def metadata(manifest: Manifest) -> dict[str, str]:
     particles, around = manifest.particles, manifest.config.kernel
     kernel = part_of(around, "kernel") if particles else around
     temperature = manifest.schedule.target_temperature or f"{kernel.get('target_temperature', 1):g}"
-    sizes = {"chains": f"{manifest.chains:,}"}
-    if particles:
-        sizes = {
+    sizes = (
+        {
             "populations": f"{manifest.chains // particles:,} of {particles:,} particles each, "
             f"drawn from {around['start']}",
             "path": f"{manifest.epochs:,} points, moves of a particle at each: {around['moves']}",
         }
+        if particles
+        else {"chains": f"{manifest.chains:,}"}
+    )
     entries = {
         "model": f"{model.name} #{model.fingerprint[:12]}",
         "prefix": model.source.prefix,
