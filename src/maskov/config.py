@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any, Literal
 
-from maskov.errors import InputError, RunError, refuse
+from maskov.errors import InputError, RunError, refuse, refusing
 
 FORMAT = 8
 # Epochs × chains of one run: its traces are kept in full.
@@ -561,10 +561,13 @@ def from_json(kind: type[T], text: str) -> T:
 
 def read_manifest(text: str, folder: str) -> Manifest:
     """Build the manifest of a run folder, or say which field is wrong."""
-    try:
+    with refusing(
+        f"'{folder}' is not a run folder: it has no readable manifest.",
+        ValueError,
+        RecursionError,
+        kind=RunError,
+    ):
         data = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise RunError(f"'{folder}' is not a run folder: it has no readable manifest.") from error
     written = data.get("format", FORMAT) if isinstance(data, dict) else FORMAT
     refuse(
         (

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -53,6 +54,17 @@ def required(value: T | None, message: str, kind: type[Exception] = InputError) 
     if value is None:
         raise kind(message)
     return value
+
+
+@contextmanager
+def refusing(
+    message: str, *errors: type[Exception], kind: type[Exception] = InputError
+) -> Iterator[None]:
+    """Raise the message, as an error of some kind, where any of these errors is raised."""
+    try:
+        yield
+    except errors as error:
+        raise kind(message) from error
 
 
 def reason_of(error: Exception) -> str:

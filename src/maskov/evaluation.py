@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from maskov.energies import Autoregressive
-from maskov.errors import InputError, ModelError, reason_of, refuse
+from maskov.errors import InputError, ModelError, reason_of, refuse, refusing
 from maskov.fasta import Record, causal_spellings
 from maskov.runs.result import Run, record_of
 from maskov.version import __version__
@@ -400,11 +400,9 @@ def compare(
 
 def _metrics(what_needs: str) -> tuple[Metric, Metric]:
     """Return BLEU and chrF with sacreBLEU's defaults."""
-    try:
+    with refusing(f"{what_needs} sacreBLEU: pip install '.[evaluate]'.", ImportError):
         from sacrebleu.metrics.bleu import BLEU
         from sacrebleu.metrics.chrf import CHRF
-    except ImportError as error:
-        raise InputError(f"{what_needs} sacreBLEU: pip install '.[evaluate]'.") from error
 
     class Chrf(CHRF):
         """chrF in plain floats.

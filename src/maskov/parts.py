@@ -199,10 +199,10 @@ def _short_name(part: Any) -> str:
     return str(_kind(part).__qualname__.rpartition(".")[2])
 
 
-def not_reproducible(part: Any) -> InputError:
-    """Return the refusal of a part that a folder or another process could not build again."""
+def not_reproducible(part: Any) -> str:
+    """Return why a part is refused that a folder or another process could not build again."""
     name = _short_name(part)
-    return InputError(
+    return (
         f"'{name}' cannot be written to a run folder or sent to workers, since it is unknown how "
         f"to make it again: give it by name ('module:{name}(arguments)') or make it a dataclass in "
         "a module, or run without `out` and `workers`."

@@ -292,8 +292,11 @@ def _tests(info: StepInfo, kernel: Metropolis) -> list[Test]:
     tests = []
     for number, (ratio, before) in enumerate(zip(taken, [0.0, *taken], strict=False)):
         stage, passed = plan.stages[number], bool(info.accepted[0]) or number < len(taken) - 1
-        levels = zip(names, stage.levels, plan.others, strict=True)
-        known = [name for name, level, part in levels if level == len(part.stages)]
+        known = [
+            name
+            for name, level, part in zip(names, stage.levels, plan.others, strict=True)
+            if level == len(part.stages)
+        ]
         tests.append(
             Test(
                 stage.nearest, ratio, ratio - before, float(info.uniform[0, number]), passed, known

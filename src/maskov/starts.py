@@ -340,8 +340,10 @@ def _drawn(
 ) -> list[int]:
     """Draw a whole number evenly between each of some bounds."""
     shares = CounterRng(seed).uniform(torch.tensor(chains), torch.tensor(steps), Purpose.LENGTH)
-    each = zip(shares.tolist(), bounds, strict=True)
-    return [few + int(share * (most - few + 1)) for share, (few, most) in each]
+    return [
+        few + int(share * (most - few + 1))
+        for share, (few, most) in zip(shares.tolist(), bounds, strict=True)
+    ]
 
 
 def draw_lengths(

@@ -261,9 +261,8 @@ class TranslationMethod:
         # Blocks, and energies of groups, have the usual early tests.
         if early is None and self.name == "mh" and energy.needs_passes and energy.groups is None:
             early = usual.delayed
-        if early is None:
-            return named_kernel(name, energy, moves, weights)
-        return named_kernel(name, energy, moves, weights, delayed=parse_delayed(early))
+        options: dict[str, Any] = {} if early is None else {"delayed": parse_delayed(early)}
+        return named_kernel(name, energy, moves, weights, **options)
 
     def schedule(self) -> Schedule:
         """Return the schedule of the method."""

@@ -68,8 +68,9 @@ def _print_scores(scores: list[maskov.Score], energy: str, words: bool) -> None:
     texts = [text, *([f"words, {shown.get(energy, energy)}"] if words else [])]
     rows = []
     for score in scores:
-        by_word = zip(score.words, score.word_terms, strict=True)
-        terms = "  ".join(f"{word} {term:.2f}" for word, term in by_word)
+        terms = "  ".join(
+            f"{word} {term:.2f}" for word, term in zip(score.words, score.word_terms, strict=True)
+        )
         rows.append([
             *(f"{score.energies[name]:.4f}" for name in energies), score.name or score.text,
             *([terms] if words else []),

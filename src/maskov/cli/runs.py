@@ -30,7 +30,7 @@ from maskov.cli.commands import (
     say_summary,
     stop_on_signals,
 )
-from maskov.errors import InputError, refuse
+from maskov.errors import refuse, refusing
 from maskov.options import RUN
 from maskov.shipped import listed
 from maskov.ui.escaping import json_printable, printable
@@ -363,11 +363,9 @@ def serve(
     """
     from maskov.models import choose_device
 
-    try:
+    with refusing("the pages need FastAPI: pip install '.[serve]'.", ImportError):
         from maskov.ui.viewer.runs import Player, RunList
         from maskov.ui.viewer.server import LOOPBACK, LiveRuns, create_app, listen, server_of
-    except ImportError as error:
-        raise InputError("the pages need FastAPI: pip install '.[serve]'.") from error
     refuse((
         host.lower() not in LOOPBACK,
         f"'{host}' is not an address of this machine alone: drop --host, and use the pages "

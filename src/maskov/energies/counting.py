@@ -102,7 +102,7 @@ class PredictedLength(Energy):
     def __call__(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
         """Look the prediction up."""
         if not isinstance(model, ConditionalModel):
-            raise no_length_predictor(model)
+            raise InputError(no_length_predictor(model))
         if model.sources is None or sequences.source is None:
             raise InputError(f"'{model.name}' predicts the lengths of its sources: give some.")
         scores = model.length_scores(sequences.source)
@@ -118,9 +118,9 @@ def at_temperature(energy: Energy, change: float) -> Energy:
     return Sum(tuple((w * change if isinstance(p, LengthPrior) else w, p) for w, p in energy.parts))
 
 
-def no_length_predictor(model: MaskedModel) -> InputError:
-    """Return the refusal of a model that predicts no lengths."""
-    return InputError(
+def no_length_predictor(model: MaskedModel) -> str:
+    """Return why a model is refused that predicts no lengths."""
+    return (
         f"'{model.name}' has no length predictor, which the energy 'predicted_length' needs: use a "
         "translation model, or length(12, sd=2)."
     )

@@ -25,7 +25,7 @@ from maskov.energies.base import weighted
 from maskov.energies.networks import Loading
 from maskov.energies.ordered import Ordered
 from maskov.energies.stages import DelayedAcceptance
-from maskov.errors import InputError, refuse
+from maskov.errors import InputError, refuse, required
 from maskov.kernels.base import Kernel, Mixture
 from maskov.kernels.metropolis import Gibbs, Metropolis, mask_predict
 from maskov.kernels.population import Draws, Population, Redraw
@@ -101,8 +101,7 @@ def _energy_text(part: Energy) -> str:
     inner = getattr(part, "function", part)
     if is_built_in(inner):
         return str(part)
-    if recipe_of(inner) is None:
-        raise not_reproducible(inner)
+    refuse((recipe_of(inner) is None, not_reproducible(inner)))
     return part_text(inner)
 
 
@@ -131,9 +130,8 @@ def _own_data(part: Any) -> dict[str, Any]:
             for key, value in values.items()
         }
         made = (f"{type(part).__module__}:{type(part).__qualname__}", [], options)
-    if made is None or not is_plain(made[2]):
-        raise not_reproducible(part)
-    name, arguments, options = made
+    plain = made if made is not None and is_plain(made[2]) else None
+    name, arguments, options = required(plain, not_reproducible(part))
     return {"part": name, "arguments": arguments, "options": options}
 
 
@@ -283,15 +281,19 @@ def parse_moves(
             if colon and last.replace(".", "", 1).isdecimal():
                 call, weight = head, float(last)
             name, arguments, options = parse_call(call)
-            if is_import_path(name):
-                move = load_part(name, arguments, options, trust=True)
-            elif name not in known:
-                raise InputError(
+            own = is_import_path(name)
+            refuse(
+                (
+                    not own and name not in known,
                     f"unknown move '{call}'; use {', '.join(known)}, or a custom one such as "
-                    "my_module:MyMove."
+                    "my_module:MyMove.",
                 )
-            else:
-                move = _made(call, known[name], arguments, options)
+            )
+            move = (
+                load_part(name, arguments, options, trust=True)
+                if own
+                else _made(call, known[name], arguments, options)
+            )
             if fall := options.get("block_anneal"):
                 block = LinearSchedule(float(move.positions.block), fall, 1.0)
         refuse(

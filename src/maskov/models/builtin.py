@@ -22,7 +22,7 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from maskov.config import ModelSource
-from maskov.errors import ModelError, refuse, required
+from maskov.errors import ModelError, refuse, refusing, required
 from maskov.models.base import MaskedModel, Queries
 from maskov.models.huggingface import HuggingFaceModel
 from maskov.models.tokens import import_quietly
@@ -229,15 +229,15 @@ def load_antibody(name: str, device: torch.device, dtype: torch.dtype) -> Huggin
         return HuggingFaceModel.load(
             str(weights.parent), ModelSource(name), device, dtype, str(vocabulary), False
         )
-    try:
+    with refusing(
+        f"'{weights}' is damaged, of another version, or has more than tensors and settings, "
+        "which may be code: nothing in it was run; install its package again.",
+        Exception,  # damaged files raise many kinds of errors
+        kind=ModelError,
+    ):
         lines = vocabulary.read_text(encoding="utf-8").split("\n")
         words = [*_BEFORE, *(line.split(" ")[0] for line in lines if line), _MASK]
         network = _sapiens(weights, len(words))
-    except Exception as error:  # damaged files raise many kinds of errors
-        raise ModelError(
-            f"'{weights}' is damaged, of another version, or has more than tensors and settings, "
-            "which may be code: nothing in it was run; install its package again."
-        ) from error
     # Letters are separated by spaces.
     ids = {word: index for index, word in enumerate(words)}
     begin, pad, end, unknown = _BEFORE

@@ -16,14 +16,14 @@ from typing import Annotated, Any
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter
 from safetensors.torch import load_file
 from torch import nn
 
 from maskov.encoders import Encoder
 from maskov.encoders.blocks import Block, CrossAttention, Embedding, FeedForward
 from maskov.encoders.families import Weights
-from maskov.errors import ModelError, refuse
+from maskov.errors import ModelError, refuse, refusing
 from maskov.models.checkpoint import ARCHITECTURE, check_files, load_tokenizer
 from maskov.models.tokens import MERGES_FILE, BytePairTokenizer, Merges, read_json
 from maskov.types import Bool, Float, Int, Tensor
@@ -313,20 +313,15 @@ def load_translation(
     )
     check_files(folder)
     damaged = f"the translation model '{folder}' is damaged"
-    try:
+    with refusing(f"{damaged}: invalid sizes in its config.json.", ValueError, kind=ModelError):
         shape = TypeAdapter(TranslationShape).validate_json(json.dumps(config), strict=True)
-    except ValidationError as error:
-        raise ModelError(f"{damaged}: invalid sizes in its config.json.") from error
-    refuse(
-        (shape.width % shape.heads, f"{damaged}: invalid sizes in its config.json."),
+        refuse((shape.width % shape.heads, "heads of unequal width"), kind=ValueError)
+    with refusing(
+        f"{damaged}: its model.safetensors is missing or cannot be read.",
+        Exception,  # safetensors has its own exception class
         kind=ModelError,
-    )
-    try:
+    ):
         weights = load_file(folder / "model.safetensors")
-    except Exception as error:  # safetensors has its own exception class
-        raise ModelError(
-            f"{damaged}: its model.safetensors is missing or cannot be read."
-        ) from error
     # The meta device allocates and draws nothing; every weight is assigned below.
     with torch.device("meta"):
         network = TranslationNetwork(shape)
@@ -353,10 +348,9 @@ def load_translation(
 
 def read_tokenizer(folder: Path) -> Any:
     """Read the tokenizer of a translation model."""
-    try:
+    # Damaged files raise many kinds of errors.
+    with refusing(f"'{folder}' has no readable tokenizer.", Exception, kind=ModelError):
         tokenizer = load_tokenizer(str(folder))
-    except Exception as error:  # damaged files raise many kinds of errors
-        raise ModelError(f"'{folder}' has no readable tokenizer.") from error
     refuse(
         *(
             (

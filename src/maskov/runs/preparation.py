@@ -159,10 +159,10 @@ def check_kernel(kernel: Kernel, model: MaskedModel) -> None:
     """Refuse energies that the model cannot have, and an order of positions that come and go."""
     if kernel.energy is not None and not isinstance(model, ConditionalModel):
         for _, part in kernel.energy.parts:
-            if isinstance(part, PredictedLength):
-                raise no_length_predictor(model)
-            if isinstance(part, AutoregressiveTranslation):
-                raise no_sources(part, model)
+            refuse(
+                (isinstance(part, PredictedLength), no_length_predictor(model)),
+                (isinstance(part, AutoregressiveTranslation), no_sources(part, model)),
+            )
     # Where lengths change, every step draws its own order.
     refuse(
         (

@@ -34,7 +34,7 @@ import numpy as np
 import numpy.typing as npt
 
 from maskov.config import Manifest, fields_of, from_json, read_manifest
-from maskov.errors import InputError, RunError, refuse
+from maskov.errors import InputError, RunError, refuse, refusing
 from maskov.execution.buffers import COUNTS, ENERGIES
 from maskov.runs.files import (
     MOST_BYTES,
@@ -272,10 +272,13 @@ class Store:
     @classmethod
     def open(cls, path: Path) -> Store:
         """Open an existing run folder."""
-        try:
+        with refusing(
+            f"'{path}' is not a run folder: it has no readable manifest.",
+            OSError,
+            ValueError,
+            kind=RunError,
+        ):
             text = read_text(path / "manifest.json")
-        except (OSError, ValueError) as error:
-            raise RunError(f"'{path}' is not a run folder: it has no readable manifest.") from error
         return cls(read_manifest(text, str(path)), path)
 
     def discard(self) -> None:

@@ -32,7 +32,7 @@ from typing import Any
 import torch
 
 from maskov.config import Manifest, Schedule
-from maskov.errors import InputError, MaskovError, RunError, refuse
+from maskov.errors import InputError, MaskovError, RunError, refuse, refusing
 from maskov.execution.recorded import sampler_for
 from maskov.execution.recorded_gibbs import records_gibbs
 from maskov.kernels import Kernel
@@ -345,11 +345,9 @@ class Cluster(Pool):
         seconds: float,
         stop: Callable[[], bool] | None = None,
     ) -> None:
-        try:
+        with refusing("--workers ray needs Ray: pip install '.[ray]'.", ImportError):
             import ray
             import ray.exceptions
-        except ImportError as error:
-            raise InputError("--workers ray needs Ray: pip install '.[ray]'.") from error
         self._ray: Any = ray
         self._ours = not self._ray.is_initialized()
         if self._ours:
