@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -49,7 +49,7 @@ def refuse(*rules: tuple[object, str], kind: type[Exception] = InputError) -> No
             raise kind(message)
 
 
-def required(value: T | None, message: str, kind: type[Exception] = InputError) -> T:
+def required(value: T | None, message: str, kind: Callable[[str], Exception] = InputError) -> T:
     """Return a value; where there is none, raise the message as an error of some kind."""
     if value is None:
         raise kind(message)

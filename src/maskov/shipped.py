@@ -17,7 +17,7 @@ from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 
-from maskov.errors import ModelError, refuse, required
+from maskov.errors import ModelError, refuse, refusing, required
 
 ROOT = Path(__file__).parent / "models" / "pretrained"
 REPOSITORY = Path(__file__).parents[2] / "models"
@@ -233,7 +233,17 @@ def _default(kind: str) -> str | None:
 @cache
 def _read(folder: Path, changed: int) -> Shipped:
     """Read a description, once for each time it `changed`; a bad one is a damaged installation."""
-    try:
+    with refusing(
+        f"the shipped model '{folder.name}' is damaged (invalid about.json); install maskov again.",
+        OSError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+        kind=ModelError,
+    ):
         about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
         model = Shipped(
             name=str(about["name"]),
@@ -256,10 +266,4 @@ def _read(folder: Path, changed: int) -> Shipped:
             ),
             kind=ValueError,
         )
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError,
-            RecursionError) as error:  # fmt: skip
-        raise ModelError(
-            f"the shipped model '{folder.name}' is damaged (invalid about.json); install maskov "
-            "again."
-        ) from error
     return model

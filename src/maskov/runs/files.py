@@ -170,13 +170,26 @@ def new_folder(folder: Path) -> Iterator[None]:
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Hold the folder's lock, or refuse if somebody else does."""
-    with explained(folder):
-        lock = open_to_write(folder / "lock", os.O_CREAT)
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RunError(
-                f"the run folder '{folder}' is in use by another process; wait for it to end."
-            ) from None
+    with held(folder / "lock") as ours:
+        refuse(
+            (
+                not ours,
+                f"the run folder '{folder}' is in use by another process; wait for it to end.",
+            ),
+            kind=RunError,
+        )
         yield
+
+
+@contextmanager
+def held(file: Path) -> Iterator[bool]:
+    """Hold the lock of a file, if nobody else does; say whether it is ours."""
+    with explained(file.parent):
+        opened = open_to_write(file, os.O_CREAT)
+    with opened:
+        try:
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
