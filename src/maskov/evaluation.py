@@ -264,10 +264,11 @@ def self_bleu(texts: Sequence[str]) -> Estimate:
         size = len(words[index])
         others = (len(other) for number, other in enumerate(words) if number != index)
         nearest = min(others, key=lambda length: (abs(length - size), length))
-        score = BLEU.compute_bleu(
-            correct, total, size, nearest, smooth_method="exp", effective_order=True
+        scores.append(
+            BLEU.compute_bleu(
+                correct, total, size, nearest, smooth_method="exp", effective_order=True
+            ).score
         )
-        scores.append(score.score)
     return mean(np.array(scores))
 
 

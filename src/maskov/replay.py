@@ -221,8 +221,9 @@ class Replayer:
         width, device = start.tokens.shape[1], start.tokens.device
         tokens = self._traces["tokens"][epoch - 1, chain, :width].astype(np.int64)
         done = int(self._traces["steps"][:epoch, chain].sum())
-        here = torch.as_tensor(tokens, device=device)[None]
-        chains = replace(start, tokens=here, step=start.step + done)
+        chains = replace(
+            start, tokens=torch.as_tensor(tokens, device=device)[None], step=start.step + done
+        )
         if not start.resizable:
             return chains
         free, region = self.layout.starts[chain].at_sizes(
@@ -333,8 +334,10 @@ def with_energies(
     )
     ratios = log_ratio(old - new, forward, reverse, kernel.target_temperature).tolist()
     falls = (values[:, : len(novel)] - values[:, len(novel) :]).T.tolist()
-    others = distinct_names(part for _, part in energy.others)
-    names = [*([str(masked)] if masked is not None else []), *others]
+    names = [
+        *([str(masked)] if masked is not None else []),
+        *distinct_names(part for _, part in energy.others),
+    ]
     complete = {}
     for step, before, after, ratio, own in zip(
         novel, old.tolist(), new.tolist(), ratios, falls, strict=True

@@ -272,8 +272,11 @@ class Faults(Energy):
         """Decode the sequences and count, equal ones once."""
         rows = [tuple(ids) for ids in contents(sequences)]
         found = {ids: self.count(model.decode(list(ids))) for ids in dict.fromkeys(rows)}
-        numbers = [float(found[ids]) for ids in rows]
-        return torch.tensor(numbers, dtype=torch.float64, device=sequences.tokens.device)
+        return torch.tensor(
+            [float(found[ids]) for ids in rows],
+            dtype=torch.float64,
+            device=sequences.tokens.device,
+        )
 
     @abstractmethod
     def count(self, text: str) -> int:

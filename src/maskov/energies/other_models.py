@@ -118,8 +118,9 @@ class AutoregressiveTranslation(Energy):
     @cached_property
     def _model(self) -> AutoregressiveTranslator:
         folder = translation_folder(self.name) or Path(self.name)
-        device = torch.device(self._loading.device)
-        return AutoregressiveTranslator.load(folder, device, self.name, self._dtype)
+        return AutoregressiveTranslator.load(
+            folder, torch.device(self._loading.device), self.name, self._dtype
+        )
 
     def __call__(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
         """Return −log p of each translation, its end included."""

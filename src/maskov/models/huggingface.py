@@ -308,8 +308,7 @@ class HuggingFaceModel(PackedModel):
         )
         added = torch.tensor(ids, device=self.device)
         frame = replace(self.frame, before=torch.cat([self.frame.before, added]))
-        source = replace(self.source, prefix=text)
-        return self.changed(source=source, frame=frame, max_length=room)
+        return self.changed(source=replace(self.source, prefix=text), frame=frame, max_length=room)
 
     def with_letters(self, letters: str) -> HuggingFaceModel:
         """Return this model of proteins proposing more letters than the 20 amino acids: "XU"."""

@@ -149,8 +149,11 @@ def leaves_invariant(kernel: Kernel, schedule: Schedule) -> tuple[bool, list[str
 def versions() -> dict[str, str]:
     """Return the versions that a number depends on."""
     # Asked of the installation, since importing transformers only for this takes a while.
-    others = {name: version(name) for name in ("torch", "transformers", "numpy")}
-    return {"maskov": __version__, **others, "python": platform.python_version()}
+    return {
+        "maskov": __version__,
+        **{name: version(name) for name in ("torch", "transformers", "numpy")},
+        "python": platform.python_version(),
+    }
 
 
 def signature(config: RunConfig, kernel: Kernel, energy_models: dict[str, str]) -> str:

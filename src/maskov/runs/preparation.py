@@ -506,10 +506,10 @@ def rebuild(
         check_same(name, manifest.energy_models.get(name), found)
     layout = layout_of(model, config.inputs, config.chains, config.seed)
     layout = layout.fitted(model, kernel.conditional.constraints)
-    size = (len(layout.starts), layout.width, layout.shortest)
     refuse(
         (
-            size != (manifest.chains, manifest.width, manifest.shortest),
+            (len(layout.starts), layout.width, layout.shortest)
+            != (manifest.chains, manifest.width, manifest.shortest),
             "the manifest of this run is damaged: 'inputs' give other sequences.",
         ),
         kind=RunError,

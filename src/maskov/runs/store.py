@@ -132,8 +132,13 @@ class Records:
             return self._held
         try:
             with open_regular(self.path) as file:
-                if file.read(len(self._start)) != self._start:
-                    raise ValueError(f"{self.path.name} is not of this run")
+                refuse(
+                    (
+                        file.read(len(self._start)) != self._start,
+                        f"{self.path.name} is not of this run",
+                    ),
+                    kind=ValueError,
+                )
                 check_size(file, self._size)
                 return np.memmap(file, self._kind, "r", len(self._start), self._shape)
         except (OSError, ValueError) as error:
@@ -469,8 +474,9 @@ class Store:
             with open_regular(self.path / "samples.jsonl") as file:
                 while line := file.readline(_MOST_LINE):
                     found.append(from_json(Sample, line.decode()))
-                    if len(found) > most:
-                        raise ValueError(f"there are more than {most} lines")
+                    refuse(
+                        (len(found) > most, f"there are more than {most} lines"), kind=ValueError
+                    )
         except (OSError, ValueError, InputError) as error:
             reason = (getattr(error, "strerror", None) or str(error)).partition("\n")[0]
             raise RunError(
