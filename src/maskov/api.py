@@ -12,17 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from maskov.config import (
-    LinearSchedule,
-    ModelSource,
-    Schedule,
-)
+from maskov.config import DEFAULT_ENERGY, LinearSchedule, ModelSource, Schedule
 from maskov.errors import refuse
 from maskov.options import (
     MODEL,
     RUN,
     Allow,
-    AllowDownload,
     AnyEnergy,
     AnyKernel,
     AnyModel,
@@ -55,14 +50,12 @@ from maskov.options import (
     SourceLines,
     Start,
     Stop,
-    Target,
     TargetTemperature,
     TextFunction,
     Thin,
     Threads,
     TokenBudget,
     TrustCode,
-    TrustParts,
     Until,
     parse_lengths,
     parse_numbers,
@@ -101,7 +94,12 @@ def sample(
     kernel: AnyKernel = "mh",
     schedule: Schedule | None = None,
     *,
-    energy: Target = None,
+    energy: Annotated[
+        AnyEnergy | None,
+        Opt("raw, norm, ordered, raw(groups=4), autoregressive(MODEL), module:Class(...), or a "
+            f"sum: raw+0.5*norm (default, if nothing else says how to sample or where to start: "
+            f"{DEFAULT_ENERGY}; otherwise raw)", "-e"),
+    ] = None,
     length: Annotated[
         int | tuple[int, int] | None,
         Opt("tokens of a sample: 20, or a range 15:45 (default: 20)", "-l", read=parse_range),
@@ -329,8 +327,10 @@ def resume(
     kernel: Kernel | None = None,
     energy: Energy | TextFunction | None = None,
     trust_remote_code: TrustCode = False,
-    trust_parts: TrustParts = False,
-    allow_download: AllowDownload = False,
+    trust_parts: Annotated[bool, Opt("import parts that are not maskov's", panel=MODEL)] = False,
+    allow_download: Annotated[
+        bool, Opt("download the models that the run names", panel=MODEL)
+    ] = False,
     checkpoint_every: CheckpointEvery = 60.0,
     workers: AnyWorkers = None,
     progress: bool = True,

@@ -530,8 +530,8 @@ def schedule_of(
     if asked.burn_in_energy not in (None, "same"):
         first = energy_of(asked.burn_in_energy, loading)
         name = energy_name(first)
-    schedule = Schedule(epochs, burn_in, falling, block, asked.force_accept, name)
-    return schedule, {} if name is None or first is None else {name: first}
+    known = {} if name is None or first is None else {name: first}
+    return Schedule(epochs, burn_in, falling, block, asked.force_accept, name), known
 
 
 def default_kernel(

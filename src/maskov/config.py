@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any, Literal
 
-from maskov.errors import InputError, RunError, refuse
+from maskov.errors import InputError, RunError, refuse, refusing
 
 FORMAT = 8
 # Epochs × chains of one run: its traces are kept in full.
@@ -287,11 +287,6 @@ class Inputs:
             ),
         )
 
-    @property
-    def holds_tokens(self) -> bool:
-        """Whether each line has tokens that stay, so that its chains have their own target."""
-        return self.templates is not None or self.frozen is not None
-
 
 @dataclass(frozen=True)
 class Execution:
@@ -388,9 +383,8 @@ class RunConfig:
     def all_chains(self) -> int:
         """The chains of all texts, templates or sources together."""
         inputs = self.inputs
-        if inputs.chosen is not None:
-            return sum(map(len, inputs.chosen))
-        return self.chains * len(inputs.texts or inputs.templates or (None,))
+        lines = inputs.texts or inputs.templates or (None,)
+        return self.chains * len(lines) if inputs.chosen is None else sum(map(len, inputs.chosen))
 
 
 @dataclass(frozen=True)
@@ -567,15 +561,22 @@ def from_json(kind: type[T], text: str) -> T:
 
 def read_manifest(text: str, folder: str) -> Manifest:
     """Build the manifest of a run folder, or say which field is wrong."""
-    try:
+    with refusing(
+        f"'{folder}' is not a run folder: it has no readable manifest.",
+        ValueError,
+        RecursionError,
+        kind=RunError,
+    ):
         data = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise RunError(f"'{folder}' is not a run folder: it has no readable manifest.") from error
-    if isinstance(data, dict) and data.get("format") != FORMAT and "format" in data:
-        raise RunError(
-            f"'{folder}' was written by another version of maskov (format "
-            f"{str(data['format'])[:20]}), with options that this one does not have."
-        )
+    written = data.get("format", FORMAT) if isinstance(data, dict) else FORMAT
+    refuse(
+        (
+            written != FORMAT,
+            f"'{folder}' was written by another version of maskov (format {str(written)[:20]}), "
+            "with options that this one does not have.",
+        ),
+        kind=RunError,
+    )
     try:
         manifest = from_json(Manifest, text)
         # Those with a default, too: what is read is what was written.

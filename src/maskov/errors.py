@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TypeVar
+
+T = TypeVar("T")
 
 # What a service may want to know; nobody sees it unless a handler is added.
 LOG = logging.getLogger("maskov")
@@ -38,11 +42,29 @@ class Interrupted(MaskovError):  # noqa: N818 - an interruption is not a fault
     """The user or the system asked the run to stop; the state before the step is intact."""
 
 
-def refuse(*rules: tuple[object, str]) -> None:
-    """Raise the message of the first rule whose condition holds."""
+def refuse(*rules: tuple[object, str], kind: type[Exception] = InputError) -> None:
+    """Raise the message of the first rule whose condition holds, as an error of some kind."""
     for wrong, message in rules:
         if wrong:
-            raise InputError(message)
+            raise kind(message)
+
+
+def required(value: T | None, message: str, kind: Callable[[str], Exception] = InputError) -> T:
+    """Return a value; where there is none, raise the message as an error of some kind."""
+    if value is None:
+        raise kind(message)
+    return value
+
+
+@contextmanager
+def refusing(
+    message: str, *errors: type[Exception], kind: type[Exception] = InputError
+) -> Iterator[None]:
+    """Raise the message, as an error of some kind, where any of these errors is raised."""
+    try:
+        yield
+    except errors as error:
+        raise kind(message) from error
 
 
 def reason_of(error: Exception) -> str:

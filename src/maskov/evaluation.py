@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from maskov.energies import Autoregressive
-from maskov.errors import InputError, ModelError, reason_of, refuse
+from maskov.errors import InputError, ModelError, reason_of, refuse, refusing
 from maskov.fasta import Record, causal_spellings
 from maskov.runs.result import Run, record_of
 from maskov.version import __version__
@@ -264,10 +264,11 @@ def self_bleu(texts: Sequence[str]) -> Estimate:
         size = len(words[index])
         others = (len(other) for number, other in enumerate(words) if number != index)
         nearest = min(others, key=lambda length: (abs(length - size), length))
-        score = BLEU.compute_bleu(
-            correct, total, size, nearest, smooth_method="exp", effective_order=True
+        scores.append(
+            BLEU.compute_bleu(
+                correct, total, size, nearest, smooth_method="exp", effective_order=True
+            ).score
         )
-        scores.append(score.score)
     return mean(np.array(scores))
 
 
@@ -400,11 +401,9 @@ def compare(
 
 def _metrics(what_needs: str) -> tuple[Metric, Metric]:
     """Return BLEU and chrF with sacreBLEU's defaults."""
-    try:
+    with refusing(f"{what_needs} sacreBLEU: pip install '.[evaluate]'.", ImportError):
         from sacrebleu.metrics.bleu import BLEU
         from sacrebleu.metrics.chrf import CHRF
-    except ImportError as error:
-        raise InputError(f"{what_needs} sacreBLEU: pip install '.[evaluate]'.") from error
 
     class Chrf(CHRF):
         """chrF in plain floats.

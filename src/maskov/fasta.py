@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from maskov.errors import InputError, refuse
+from maskov.errors import InputError, refuse, required
 from maskov.models.base import MaskedModel
 from maskov.models.tokens import MARKS
 
@@ -134,11 +134,10 @@ def spelled(model: MaskedModel, record: Record, blanks: bool = False) -> str:
     )
     parts = ["[MASK]" if letter == BLANK else letter for letter in record.sequence]
     wanted = [known[letter] for letter in record.sequence]
-    for text in ("".join(parts), " ".join(parts)):
-        if model.encode(text) == wanted:
-            return text
-    raise InputError(
-        f"the tokenizer of '{model.name}' does not split '{record.name}' into letters."
+    texts = ("".join(parts), " ".join(parts))
+    return required(
+        next((text for text in texts if model.encode(text) == wanted), None),
+        f"the tokenizer of '{model.name}' does not split '{record.name}' into letters.",
     )
 
 

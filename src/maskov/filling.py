@@ -309,8 +309,9 @@ def fill_as_asked(**given: Any) -> Filling:
         )
     )
     if spans is not None:
-        pairs = zip(lines, spans, strict=True)
-        lines = [spans_blank(model, str(text), each) for text, each in pairs]
+        lines = [
+            spans_blank(model, str(text), each) for text, each in zip(lines, spans, strict=True)
+        ]
     written = [gaps_of(line) if isinstance(line, str) else (line, []) for line in lines]
     templates, names = named_texts(model, [line for line, _ in written], blanks=True)
     prior = asked.length_prior

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, Union, get_type_hin
 
 from maskov.config import (
     DEFAULT_DRAWS,
-    DEFAULT_ENERGY,
     DEFAULT_EPOCHS,
     MOST_UNTIL_CONVERGED,
     LinearSchedule,
@@ -30,7 +29,7 @@ from maskov.config import (
 )
 from maskov.errors import InputError, reason_of, refuse
 from maskov.parts import parse_call
-from maskov.shipped import is_name
+from maskov.shipped import known
 
 if TYPE_CHECKING:  # also for names that only quoted types have
     from maskov import Energy, Kernel, MaskedConditional, MaskedModel, Record, Workers
@@ -111,12 +110,12 @@ def parse_proposal(text: str) -> MaskedConditional:
     from maskov.moves import MaskedConditional
 
     _, positional, given = parse_call(f"proposal({text})")
-    known = ("temperature", "top_p", "top_k", "epsilon")
+    parts = ("temperature", "top_p", "top_k", "epsilon")
     numbers = all(isinstance(value, int | float) for value in given.values())
     refuse(
         (
-            positional or not given or not given.keys() <= set(known) or not numbers,
-            f"--proposal '{text}' names no part of the proposal: write {', '.join(known)} with "
+            positional or not given or not given.keys() <= set(parts) or not numbers,
+            f"--proposal '{text}' names no part of the proposal: write {', '.join(parts)} with "
             "their values, such as temperature=0.8,top_p=0.9.",
         )
     )
@@ -142,9 +141,8 @@ def parse_workers(text: str) -> int | Workers:
 
 def words_of(given: str | Sequence[str] | None) -> tuple[str, ...]:
     """Read words that are separated by commas, or that are given one by one."""
-    if isinstance(given, str):
-        return tuple(word.strip() for word in given.split(","))
-    return tuple(given or ())
+    words = map(str.strip, given.split(",")) if isinstance(given, str) else given
+    return tuple(words or ())
 
 
 def parse_model(given: str | Path, trust_remote_code: bool = False) -> ModelSource:
@@ -159,14 +157,14 @@ def parse_model(given: str | Path, trust_remote_code: bool = False) -> ModelSour
         name, _, rest = given.partition("(")
         _, positional, arguments = parse_call(f"model({rest}")
         texts = ("tokenizer", "prefix", "extra_letters", "architecture")
-        known: dict[str, Any] = dict.fromkeys(texts, str) | {
+        kinds: dict[str, Any] = dict.fromkeys(texts, str) | {
             "remove_smoothing": int | float, "mask_token_id": int, "shift_logits": bool
         }  # fmt: skip
         shift = arguments.get("shift_logits")
         if shift in ("true", "false"):
             arguments["shift_logits"] = shift == "true"
         wrong = positional + [
-            key for key, value in arguments.items() if not isinstance(value, known.get(key, ()))
+            key for key, value in arguments.items() if not isinstance(value, kinds.get(key, ()))
         ]
         if wrong:
             raise InputError(
@@ -180,7 +178,7 @@ def parse_model(given: str | Path, trust_remote_code: bool = False) -> ModelSour
 
 def findable(name: str) -> str:
     """Return the full path of what is on disk, so that a run can be resumed from anywhere."""
-    return name if is_name(name) or not Path(name).exists() else str(Path(name).resolve())
+    return name if name in known() or not Path(name).exists() else str(Path(name).resolve())
 
 
 # One word with a folder or an ending.
@@ -234,9 +232,8 @@ def read_templates(template: str) -> list[str] | list[Record]:
 
 def texts_or_files(sources: Sequence[str]) -> list[str] | list[Record]:
     """Return texts given on the command line, and those of the files that are named there."""
-    found: list[Any] = []
-    for source in sources:
-        found += read_texts(source) if names_a_file(source) else [source]
+    each = (read_texts(source) if names_a_file(source) else [source] for source in sources)
+    found: list[Any] = [text for texts in each for text in texts]
     refuse((len({isinstance(one, str) for one in found}) > 1, "give texts or FASTA, not both."))
     return found
 
@@ -257,8 +254,6 @@ AnyModel = Annotated[
 Device = Annotated[str, Opt("auto, cpu, cuda, cuda:1 ...", panel=MODEL)]
 Precision = Annotated[str, Opt("float32, float64, or coarser: tf32, bfloat16", panel=MODEL)]
 TrustCode = Annotated[bool, Opt("run code that comes with the model", panel=MODEL)]
-TrustParts = Annotated[bool, Opt("import parts that are not maskov's", panel=MODEL)]
-AllowDownload = Annotated[bool, Opt("download the models that the run names", panel=MODEL)]
 
 Contains = Annotated[
     "str | Sequence[str] | None",
@@ -287,12 +282,6 @@ SomeMoves: TypeAlias = Union["Moves", None]
 AnyKernel = Annotated[
     "str | Kernel",
     Opt("mh, gibbs, mask-predict, or module:Class", "-k", KERNEL),
-]  # fmt: skip
-Target = Annotated[
-    "str | Energy | TextFunction | None",
-    Opt("raw, norm, ordered, raw(groups=4), autoregressive(MODEL), module:Class(...), or a "
-        f"sum: raw+0.5*norm (default, if nothing else says how to sample or where to start: "
-        f"{DEFAULT_ENERGY}; otherwise raw)", "-e"),
 ]  # fmt: skip
 Epochs = Annotated[
     "int | None",

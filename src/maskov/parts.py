@@ -17,7 +17,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from pkgutil import resolve_name
 from typing import Any
 
-from maskov.errors import InputError, RunError, refuse
+from maskov.errors import InputError, RunError, refuse, required
 
 _CALL = re.compile(
     r"\s*(?P<name>[\w.-]+(?::[A-Za-z_][\w.]*)?)\s*(?:\((?P<arguments>.*)\))?\s*", re.S
@@ -36,9 +36,9 @@ def is_import_path(name: str) -> bool:
 
 def parse_call(text: str) -> Recipe:
     """Read `name` or `name(1, 'two', key=three)`; words without quotes are strings."""
-    match = _CALL.fullmatch(text)
-    if match is None:
-        raise InputError(f"'{text}' is not a part: write a name, or name(arguments).")
+    match = required(
+        _CALL.fullmatch(text), f"'{text}' is not a part: write a name, or name(arguments)."
+    )
     positional: list[Any] = []
     keywords: dict[str, Any] = {}
     for argument in filter(str.strip, split_outside(match["arguments"] or "", ",")):
@@ -97,11 +97,14 @@ def _literal(text: str) -> Any:
 
 def load_part(name: str, arguments: list[Any], options: dict[str, Any], trust: bool) -> Any:
     """Import a class and make an instance of it, which remembers its name; or import a function."""
-    if not trust:
-        raise RunError(
+    refuse(
+        (
+            not trust,
             f"this run uses '{name}', which is not part of maskov; if you trust it, say so "
-            "with --trust-parts."
-        )
+            "with --trust-parts.",
+        ),
+        kind=RunError,
+    )
     module_name, _, path = name.partition(":")
     # As for scripts, modules of the current folder can be named.
     if os.getcwd() not in sys.path and "" not in sys.path:
@@ -196,10 +199,10 @@ def _short_name(part: Any) -> str:
     return str(_kind(part).__qualname__.rpartition(".")[2])
 
 
-def not_reproducible(part: Any) -> InputError:
-    """Return the refusal of a part that a folder or another process could not build again."""
+def not_reproducible(part: Any) -> str:
+    """Return why a part is refused that a folder or another process could not build again."""
     name = _short_name(part)
-    return InputError(
+    return (
         f"'{name}' cannot be written to a run folder or sent to workers, since it is unknown how "
         f"to make it again: give it by name ('module:{name}(arguments)') or make it a dataclass in "
         "a module, or run without `out` and `workers`."

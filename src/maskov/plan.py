@@ -44,11 +44,7 @@ from maskov.config import (
 from maskov.energies import as_energy
 from maskov.energies.ordered import Ordered
 from maskov.errors import LOG, InputError, ModelError, refuse
-from maskov.kernels import (
-    Draws,
-    Kernel,
-    Population,
-)
+from maskov.kernels import Draws, Kernel, Population
 from maskov.models import MaskedModel
 from maskov.models.scorer import Scorer
 from maskov.random import CounterRng
@@ -125,7 +121,6 @@ def plan(**given: Any) -> Plan:
     workers = workers_of(asked)
     rule = stopping_rule(asked.until)
     given_model = asked.given_model()
-    source = given_model.source
     loading = given_model.loading()
 
     if own and asked.burn_in is None and asked.schedule is None:
@@ -191,7 +186,7 @@ def plan(**given: Any) -> Plan:
         model=ModelConfig(
             name=model.name,
             fingerprint=model.fingerprint(),
-            source=source or model.source or ModelSource(model.name),
+            source=given_model.source or model.source or ModelSource(model.name),
             precision=model.precision,  # type: ignore[arg-type]
             device=str(model.device),
         ),
@@ -390,11 +385,15 @@ def plan_to_continue(plan: Plan, path: Path) -> Plan:
     folder = Store.open(path)
     folder.check_resumable()
     begun, now = fields_of(folder.manifest), fields_of(plan.manifest)
-    for name in sorted(begun.keys() | now.keys()):
-        if name.startswith(_DECIDING) and begun.get(name) != now.get(name):
-            what = name.removeprefix("config.").partition(".")[0]
-            raise InputError(
-                f"'{path}' was begun with another {what}: give another --out, or the options it "
-                "was begun with."
+    refuse(
+        *(
+            (
+                name.startswith(_DECIDING) and begun.get(name) != now.get(name),
+                f"'{path}' was begun with another "
+                f"{name.removeprefix('config.').partition('.')[0]}: give another --out, or the "
+                "options it was begun with.",
             )
+            for name in sorted(begun.keys() | now.keys())
+        )
+    )
     return replace(plan, manifest=folder.manifest, out=path, resumes=True)

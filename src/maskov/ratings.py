@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from jinja2 import Environment
 
-from maskov.errors import InputError, refuse
+from maskov.errors import refuse, refusing
 from maskov.runs.files import read_text, write_file
 from maskov.version import __version__
 
@@ -332,7 +332,7 @@ def _table(columns: str, rows: Iterable[Mapping[str, Any]]) -> str:
 
 def _read_key(path: Path) -> tuple[str, int, list[str], dict[int, dict[str, Any]]]:
     """Return the name of the study, its texts of a condition, its conditions and its items."""
-    try:
+    with refusing(f"'{path}' is not the key of a study of this version.", OSError, *_DAMAGE):
         data = json.loads(read_text(path))
         names = [str(name) for name in data["conditions"]]
         items = {
@@ -343,11 +343,8 @@ def _read_key(path: Path) -> tuple[str, int, list[str], dict[int, dict[str, Any]
             }
             for one in data["items"]
         }
-        if data["format"] != _FORMAT:
-            raise ValueError("another version")
+        refuse((data["format"] != _FORMAT, "another version"), kind=ValueError)
         return str(data["study"]), int(data["per_run"]), names, items
-    except (OSError, *_DAMAGE) as error:
-        raise InputError(f"'{path}' is not the key of a study of this version.") from error
 
 
 # Study, rater, item, points of both scales, and comment.
@@ -355,16 +352,16 @@ _Answer = tuple[str, str, int, list[str], str]
 
 
 def _read_answers(file: Path) -> list[_Answer]:
-    try:
+    with refusing(
+        f"'{file}' is not readable CSV (UTF-8), or JSON as Label Studio exports it (not JSON-MIN).",
+        OSError,
+        csv.Error,
+        *_DAMAGE,
+    ):
         content = read_text(file).removeprefix("\ufeff")
         if file.suffix == ".json":
             return [answer for task in json.loads(content) for answer in _of_task(task)]
         return list(_of_csv(content, file.stem))
-    except (OSError, csv.Error, *_DAMAGE) as error:
-        raise InputError(
-            f"'{file}' is not readable CSV (UTF-8), or JSON as Label Studio exports it (not "
-            "JSON-MIN)."
-        ) from error
 
 
 def _of_task(task: dict[str, Any]) -> Iterable[_Answer]:

@@ -117,13 +117,14 @@ class Replay:
 
 def why_not(run: Run) -> str | None:
     """Say what keeps the chains of a run from being replayed, if anything."""
-    if run.manifest.particles:
-        return "a particle is drawn again together with its whole population"
-    if "rejected" not in run.store.traced():
-        return "its tokens were not traced, since the run is too large"
-    if run.manifest.config.kernel.get("unnamed"):
-        return "it is unknown how to make its kernel again"
-    return None
+    reasons = {
+        "a particle is drawn again together with its whole population": run.manifest.particles,
+        "its tokens were not traced, since the run is too large": (
+            "rejected" not in run.store.traced()
+        ),
+        "it is unknown how to make its kernel again": run.manifest.config.kernel.get("unnamed"),
+    }
+    return next((reason for reason, holds in reasons.items() if holds), None)
 
 
 class Replayer:
@@ -144,12 +145,15 @@ class Replayer:
         self._rng = CounterRng(self._manifest.config.seed)
         held = self._traces["tokens"]
         most = max(model.vocabulary_size - 1, model.mask_id)
-        if (
-            held.min(initial=0) < 0
-            or held.max(initial=0) > most
-            or held.shape[2] < self.layout.width
-        ):
-            raise RunError("this run cannot be replayed: its traces hold no tokens of its model.")
+        refuse(
+            (
+                held.min(initial=0) < 0
+                or held.max(initial=0) > most
+                or held.shape[2] < self.layout.width,
+                "this run cannot be replayed: its traces hold no tokens of its model.",
+            ),
+            kind=RunError,
+        )
         self.epochs = int((self._traces["steps"].sum(1) > 0).sum())
 
     def tokens(self, chain: int) -> list[list[int]]:
@@ -217,8 +221,9 @@ class Replayer:
         width, device = start.tokens.shape[1], start.tokens.device
         tokens = self._traces["tokens"][epoch - 1, chain, :width].astype(np.int64)
         done = int(self._traces["steps"][:epoch, chain].sum())
-        here = torch.as_tensor(tokens, device=device)[None]
-        chains = replace(start, tokens=here, step=start.step + done)
+        chains = replace(
+            start, tokens=torch.as_tensor(tokens, device=device)[None], step=start.step + done
+        )
         if not start.resizable:
             return chains
         free, region = self.layout.starts[chain].at_sizes(
@@ -288,8 +293,11 @@ def _tests(info: StepInfo, kernel: Metropolis) -> list[Test]:
     tests = []
     for number, (ratio, before) in enumerate(zip(taken, [0.0, *taken], strict=False)):
         stage, passed = plan.stages[number], bool(info.accepted[0]) or number < len(taken) - 1
-        levels = zip(names, stage.levels, plan.others, strict=True)
-        known = [name for name, level, part in levels if level == len(part.stages)]
+        known = [
+            name
+            for name, level, part in zip(names, stage.levels, plan.others, strict=True)
+            if level == len(part.stages)
+        ]
         tests.append(
             Test(
                 stage.nearest, ratio, ratio - before, float(info.uniform[0, number]), passed, known
@@ -326,8 +334,10 @@ def with_energies(
     )
     ratios = log_ratio(old - new, forward, reverse, kernel.target_temperature).tolist()
     falls = (values[:, : len(novel)] - values[:, len(novel) :]).T.tolist()
-    others = distinct_names(part for _, part in energy.others)
-    names = [*([str(masked)] if masked is not None else []), *others]
+    names = [
+        *([str(masked)] if masked is not None else []),
+        *distinct_names(part for _, part in energy.others),
+    ]
     complete = {}
     for step, before, after, ratio, own in zip(
         novel, old.tolist(), new.tolist(), ratios, falls, strict=True

@@ -27,7 +27,7 @@ from maskov.config import LinearSchedule, Schedule
 from maskov.energies import Autoregressive, Energy
 from maskov.energies.counting import Avoids, Contains, Distance, Edit, Repeats, words_changed
 from maskov.energies.stages import DelayedAcceptance
-from maskov.errors import InputError, refuse
+from maskov.errors import refuse
 from maskov.evaluation import most_alike
 from maskov.fasta import Record, letter, mutations
 from maskov.kernels.registry import change_lengths, named_kernel, parse_moves
@@ -262,19 +262,20 @@ def _check_experts(energy: Energy, model: MaskedModel, sequence: str) -> None:
     """Refuse experts that cannot read sequences of letters as the model writes them."""
     ids = model.encode(sequence)
     spaced = len(model.decode(ids).split()) == len(ids)
+    judge = default_judge()
     for _, part in energy.parts:
-        if isinstance(part, Autoregressive) and part.name == default_judge():
-            raise InputError(
-                f"'{part.name}' reads English: name a causal LM of sequences, as in "
-                "autoregressive(MODEL)."
-            )
         words = isinstance(part, Contains | Avoids | Repeats)
         refuse(
+            (
+                isinstance(part, Autoregressive) and part.name == judge,
+                f"'{judge}' reads English: name a causal LM of sequences, as in "
+                "autoregressive(MODEL).",
+            ),
             (
                 not spaced and (words or (isinstance(part, Distance) and part.unit == "words")),
                 f"'{part}' counts words, and '{model.name}' writes sequences without spaces: use "
                 "--contains or --avoid, tokens for words, or a custom function.",
-            )
+            ),
         )
         for word in part.words if isinstance(part, Contains | Avoids) else ():
             letters = " ".join("".join(word.split()))

@@ -16,7 +16,7 @@ from maskov.energies import Autoregressive, Energy, Norm, Raw
 from maskov.energies.base import distinct_names, evaluated
 from maskov.energies.networks import Loading
 from maskov.energies.ordered import Ordered
-from maskov.errors import InputError, refuse
+from maskov.errors import InputError, refuse, required
 from maskov.fasta import Record, causal_spellings, spelled
 from maskov.models import MaskedModel
 from maskov.models.conditional import ConditionalModel, given_sources
@@ -102,9 +102,9 @@ def score_as_asked(**given: Any) -> tuple[list[Score], MaskedModel | None]:
             )
         )
         named = None if source is None or source.name == default_model() else source.name
-        name = named or default_judge()
-        if name is None:
-            raise InputError("name a causal LM: --energy 'autoregressive(MODEL)'.")
+        name = required(
+            named or default_judge(), "name a causal LM: --energy 'autoregressive(MODEL)'."
+        )
         energy = Autoregressive(
             name, device, trust_remote_code=asked.trust_remote_code, budget=budget
         )

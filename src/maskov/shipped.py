@@ -17,7 +17,7 @@ from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 
-from maskov.errors import ModelError
+from maskov.errors import ModelError, refuse, refusing, required
 
 ROOT = Path(__file__).parent / "models" / "pretrained"
 REPOSITORY = Path(__file__).parents[2] / "models"
@@ -153,7 +153,8 @@ def installed() -> list[Shipped]:
     ]
 
 
-def _known() -> dict[str, Shipped]:
+def known() -> dict[str, Shipped]:
+    """Return every model that has a name, by its name; these names mean no folder."""
     return {model.name: model for model in (*PACKAGED, *BUILT_IN, *shipped())}
 
 
@@ -172,11 +173,6 @@ def _folders() -> dict[str, Path]:
     return found
 
 
-def is_name(name: str) -> bool:
-    """Whether this is the name of a model, so that no folder is meant."""
-    return name in _known()
-
-
 def folder_of(name: str) -> Path | None:
     """Return the folder of a shipped model, or None."""
     return _folders().get(name)
@@ -185,21 +181,25 @@ def folder_of(name: str) -> Path | None:
 def model_for(pair: str, kind: str) -> str:
     """Return the shipped model of a kind for a language pair."""
     models = [model for model in shipped() if model.kind == kind]
-    for model in models:
-        if pair in model.pairs:
-            return model.name
-    pairs = sorted({known for model in models for known in model.pairs})
-    if not pairs:
-        raise ModelError(
+    pairs = sorted({one for model in models for one in model.pairs})
+    refuse(
+        (
+            not pairs,
             "no translation model found: give --model, a folder or a hub name, or set "
-            "MASKOV_MODELS to the models/ folder of a clone of the repository."
-        )
-    raise ModelError(f"no model translates '{pair}'; use one of {', '.join(pairs)}.")
+            "MASKOV_MODELS to the models/ folder of a clone of the repository.",
+        ),
+        kind=ModelError,
+    )
+    return required(
+        next((model.name for model in models if pair in model.pairs), None),
+        f"no model translates '{pair}'; use one of {', '.join(pairs)}.",
+        ModelError,
+    )
 
 
 def source_of(name: str, kind: str) -> str:
     """Return where to load a model of this kind from: a shipped model's folder, or `name`."""
-    model = _known().get(name)
+    model = known().get(name)
     if model is not None and model.kind != kind:
         a = "an " if model.kind == "autoregressive" else "a "
         raise ModelError(
@@ -211,7 +211,7 @@ def source_of(name: str, kind: str) -> str:
 
 def did_you_mean(name: str) -> str:
     """Return a question with the nearest name of a model, and a space; empty if none is near."""
-    models = {known.lower(): known for known in _known()}
+    models = {one.lower(): one for one in known()}
     near = get_close_matches(name.lower(), models, 1, 0.75)
     return f"Did you mean '{models[near[0]]}'? " if near else ""
 
@@ -233,7 +233,17 @@ def _default(kind: str) -> str | None:
 @cache
 def _read(folder: Path, changed: int) -> Shipped:
     """Read a description, once for each time it `changed`; a bad one is a damaged installation."""
-    try:
+    with refusing(
+        f"the shipped model '{folder.name}' is damaged (invalid about.json); install maskov again.",
+        OSError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+        kind=ModelError,
+    ):
         about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
         model = Shipped(
             name=str(about["name"]),
@@ -247,16 +257,13 @@ def _read(folder: Path, changed: int) -> Shipped:
             default=bool(about.get("default", False)),
             pairs=tuple(str(pair) for pair in about.get("pairs", ())),
         )
-        if (
-            model.name != folder.name
-            or model.kind not in KINDS
-            or not all(0 <= size < 2**60 for size in (model.parameters, model.bytes))
-        ):
-            raise ValueError("impossible values")
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError,
-            RecursionError) as error:  # fmt: skip
-        raise ModelError(
-            f"the shipped model '{folder.name}' is damaged (invalid about.json); install maskov "
-            "again."
-        ) from error
+        refuse(
+            (
+                model.name != folder.name
+                or model.kind not in KINDS
+                or not all(0 <= size < 2**60 for size in (model.parameters, model.bytes)),
+                "impossible values",
+            ),
+            kind=ValueError,
+        )
     return model

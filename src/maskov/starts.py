@@ -134,9 +134,8 @@ class ChainStart:
                     region=[*region[:at], *[number] * size, *region[end:]],
                 ))  # fmt: skip
         fine = Layout(tried).possible(model, constraints).tolist()
-        if fine[0]:
-            return [self]
-        return [one for one, fits in zip(tried, fine, strict=True) if fits]
+        fitting = [one for one, fits in zip(tried, fine, strict=True) if fits]
+        return [self] if fine[0] else fitting
 
 
 @dataclass(frozen=True)
@@ -341,8 +340,10 @@ def _drawn(
 ) -> list[int]:
     """Draw a whole number evenly between each of some bounds."""
     shares = CounterRng(seed).uniform(torch.tensor(chains), torch.tensor(steps), Purpose.LENGTH)
-    each = zip(shares.tolist(), bounds, strict=True)
-    return [few + int(share * (most - few + 1)) for share, (few, most) in each]
+    return [
+        few + int(share * (most - few + 1))
+        for share, (few, most) in zip(shares.tolist(), bounds, strict=True)
+    ]
 
 
 def draw_lengths(

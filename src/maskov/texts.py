@@ -19,7 +19,7 @@ from typing import Any
 
 from maskov.constraints.kinds import check_words
 from maskov.energies.counting import compiled, whole_word
-from maskov.errors import InputError, refuse
+from maskov.errors import refuse, required
 from maskov.fasta import BLANK, letters_of
 from maskov.models.base import MaskedModel
 
@@ -39,9 +39,8 @@ _REGEX = "re:"
 
 def between(model: MaskedModel) -> str:
     """Say how many tokens a model takes."""
-    if model.min_length == model.max_length:
-        return f"exactly {model.max_length} tokens"
-    return f"{model.min_length} to {model.max_length} tokens"
+    few, most = model.min_length, model.max_length
+    return f"exactly {most} tokens" if few == most else f"{few} to {most} tokens"
 
 
 def read_text(
@@ -82,7 +81,7 @@ def read_text(
             bad,
             f"{what} holds '{''.join(model.token_strings(bad[:1]))}', a special or unknown token, "
             "which no sample may hold; use words of the model's vocabulary.",
-        )
+        ),
     )
     return ids
 
@@ -121,9 +120,9 @@ def gaps_of(template: str) -> tuple[str, list[Gap]]:
 
 def spans_blank(model: MaskedModel, text: str, spans: Sequence[tuple[int, int]]) -> str:
     """Return a text with [MASK] for each token that shares a character with one of the spans."""
-    places = model.token_spans(text)
-    if places is None:
-        raise InputError("the tokens are not spelled as the text is: write [MASK] instead.")
+    places = required(
+        model.token_spans(text), "the tokens are not spelled as the text is: write [MASK] instead."
+    )
     for start, end in sorted(spans, reverse=True):
         held = [(a, b) for a, b in places if a < end and start < b]
         refuse((not held, f"there is no token between characters {start} and {end}."))
@@ -306,12 +305,11 @@ def _by_pattern(
             text = text.replace(" ", "")
         matches = [match.span(group) for match in pattern.finditer(text) if match[group]]
         letter_spans = [(place, place + 1) for place in range(len(text))]
-        spans = letter_spans if letters else model.token_spans(text) if matches else []
-        if spans is None:
-            raise InputError(
-                f"the tokens of text {line} are not spelled as the text is: freeze positions "
-                "instead, as in 1-25,40."
-            )
+        spans = required(
+            letter_spans if letters else model.token_spans(text) if matches else [],
+            f"the tokens of text {line} are not spelled as the text is: freeze positions "
+            "instead, as in 1-25,40.",
+        )
         found.append(
             {
                 place

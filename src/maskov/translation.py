@@ -23,7 +23,7 @@ from maskov.energies.counting import PredictedLength
 from maskov.energies.networks import Loading
 from maskov.energies.registry import weighted_terms
 from maskov.energies.stages import parse_delayed
-from maskov.errors import InputError, ModelError, refuse
+from maskov.errors import InputError, ModelError, refuse, required
 from maskov.evaluation import most_alike
 from maskov.kernels import Kernel
 from maskov.kernels.registry import Moves, named_kernel, parse_moves
@@ -261,9 +261,8 @@ class TranslationMethod:
         # Blocks, and energies of groups, have the usual early tests.
         if early is None and self.name == "mh" and energy.needs_passes and energy.groups is None:
             early = usual.delayed
-        if early is None:
-            return named_kernel(name, energy, moves, weights)
-        return named_kernel(name, energy, moves, weights, delayed=parse_delayed(early))
+        options: dict[str, Any] = {} if early is None else {"delayed": parse_delayed(early)}
+        return named_kernel(name, energy, moves, weights, **options)
 
     def schedule(self) -> Schedule:
         """Return the schedule of the method."""
@@ -357,9 +356,8 @@ def named_model(name: str | Path | None, pair: str | None, kind: str) -> str:
     """Return the name of a model, given directly or by its languages."""
     if name is not None:
         return str(name)
-    if pair is None:
-        raise InputError("give the languages, such as --pair de-en, or --model.")
-    return model_for(pair, kind)
+    lacking = "give the languages, such as --pair de-en, or --model."
+    return model_for(required(pair, lacking), kind)
 
 
 # How they are carried out.

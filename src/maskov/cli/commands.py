@@ -26,7 +26,7 @@ from typer.core import TyperCommand, TyperGroup
 
 import maskov
 from maskov.config import ModelSource
-from maskov.errors import InputError, Interrupted, refuse
+from maskov.errors import Interrupted, refuse
 from maskov.options import Opt, hints_of
 from maskov.ui.escaping import json_printable, printable
 
@@ -139,10 +139,16 @@ class Command(_FlagsWithoutValues, TyperCommand):
         """Read the options; tell where an argument of the model goes that is given as one."""
         options = {name for parameter in self.params for name in parameter.opts}
         unknown = {word.partition("=")[0] for word in args} - options
-        for name in ModelSource.__dataclass_fields__:
-            option = "--" + name.replace("_", "-")
-            if "--model" in options and option in unknown:
-                raise InputError(f"{option} goes with the model: --model 'NAME({name}=...)'.")
+        flags = {"--" + name.replace("_", "-"): name for name in ModelSource.__dataclass_fields__}
+        refuse(
+            *(
+                (
+                    "--model" in options and flag in unknown,
+                    f"{flag} goes with the model: --model 'NAME({name}=...)'.",
+                )
+                for flag, name in flags.items()
+            )
+        )
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> None:

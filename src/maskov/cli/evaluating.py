@@ -25,7 +25,7 @@ from maskov.cli.commands import (
     print_rows,
     say,
 )
-from maskov.errors import InputError, refuse
+from maskov.errors import refuse, refusing, required
 from maskov.options import read_lines
 from maskov.shipped import default_judge
 from maskov.ui.escaping import printable
@@ -68,8 +68,9 @@ def _print_scores(scores: list[maskov.Score], energy: str, words: bool) -> None:
     texts = [text, *([f"words, {shown.get(energy, energy)}"] if words else [])]
     rows = []
     for score in scores:
-        by_word = zip(score.words, score.word_terms, strict=True)
-        terms = "  ".join(f"{word} {term:.2f}" for word, term in by_word)
+        terms = "  ".join(
+            f"{word} {term:.2f}" for word, term in zip(score.words, score.word_terms, strict=True)
+        )
         rows.append([
             *(f"{score.energies[name]:.4f}" for name in energies), score.name or score.text,
             *([terms] if words else []),
@@ -151,9 +152,10 @@ def evaluate(
             f"'{source}' holds sequences of letters, and the default judge reads English: give "
             "--judge, a causal LM of such sequences.",
         ))  # fmt: skip
-        name = judge or default_judge()
-        if name is None:
-            raise InputError("no judge is shipped with this maskov: give --judge, a causal LM.")
+        name = required(
+            judge or default_judge(),
+            "no judge is shipped with this maskov: give --judge, a causal LM.",
+        )
         loaded = maskov.Autoregressive(name, choose_device(device), budget=token_budget)
         judged = asdict(
             evaluate_run(run, loaded, training) if run else evaluate_texts(texts, loaded, training)
@@ -211,13 +213,16 @@ def _read_rows(source: str) -> list[dict[str, Any]]:
 
 
 def _parse_row(line: str, number: int, source: str) -> dict[str, Any]:
-    try:
+    with refusing(
+        f"line {number} of '{source}' is not a JSON object with a `text`.",
+        ValueError,
+        TypeError,
+        KeyError,
+        RecursionError,
+    ):
         row = json_module.loads(line)
-        if isinstance(row["text"], str):
-            return dict(row)
-    except (ValueError, TypeError, KeyError, RecursionError):
-        pass
-    raise InputError(f"line {number} of '{source}' is not a JSON object with a `text`.")
+        refuse((not isinstance(row["text"], str), "its text is none"), kind=ValueError)
+        return dict(row)
 
 
 def _print_values(values: dict[str, Any]) -> None:
@@ -354,5 +359,4 @@ def _print_ratings(ratings: Ratings) -> None:
 
 
 def _shown(mean: Mean) -> str:
-    interval = "" if mean.low is None else f" [{mean.low:.2f}, {mean.high:.2f}]"
-    return or_dash(mean.value) + interval
+    return or_dash(mean.value) + ("" if mean.low is None else f" [{mean.low:.2f}, {mean.high:.2f}]")

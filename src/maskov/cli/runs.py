@@ -30,7 +30,7 @@ from maskov.cli.commands import (
     say_summary,
     stop_on_signals,
 )
-from maskov.errors import InputError, refuse
+from maskov.errors import refuse, refusing
 from maskov.options import RUN
 from maskov.shipped import listed
 from maskov.ui.escaping import json_printable, printable
@@ -40,10 +40,6 @@ if TYPE_CHECKING:
     from maskov.runs.coordinator import Listener
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="no progress", rich_help_panel=RUN)]
-TopK = Annotated[
-    int | None,
-    typer.Option("--top-k", min=1, help=f"fills of each template to print (default: {SHOWN})"),
-]
 # What a model is the default of, by its kind.
 _DEFAULTS = {"masked": " (default)", "causal": " (default judge of evaluate)"}
 # Of the token in the address of a server.
@@ -58,7 +54,13 @@ def sample(given: dict[str, Any], json: Json = False, quiet: Quiet = False) -> N
 
 @command_of(api.infill, model=DEFAULT_MODEL)
 def infill(
-    given: dict[str, Any], json: Json = False, quiet: Quiet = False, top_k: TopK = None
+    given: dict[str, Any],
+    json: Json = False,
+    quiet: Quiet = False,
+    top_k: Annotated[
+        int | None,
+        typer.Option("--top-k", min=1, help=f"fills of each template to print (default: {SHOWN})"),
+    ] = None,
 ) -> None:
     """Fill blanks with the likeliest words, each with its probability."""
     from maskov.filling import fill_as_asked
@@ -361,11 +363,9 @@ def serve(
     """
     from maskov.models import choose_device
 
-    try:
+    with refusing("the pages need FastAPI: pip install '.[serve]'.", ImportError):
         from maskov.ui.viewer.runs import Player, RunList
         from maskov.ui.viewer.server import LOOPBACK, LiveRuns, create_app, listen, server_of
-    except ImportError as error:
-        raise InputError("the pages need FastAPI: pip install '.[serve]'.") from error
     refuse((
         host.lower() not in LOOPBACK,
         f"'{host}' is not an address of this machine alone: drop --host, and use the pages "

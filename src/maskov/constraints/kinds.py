@@ -229,15 +229,19 @@ def check_words_agree(constraints: Sequence[Constraint], model: MaskedModel) -> 
     """Refuse to contain and to avoid a word."""
     wanted = [w for one in constraints if isinstance(one, ContainsWords) for w in one.words]
     avoided = [w for one in constraints if isinstance(one, AvoidWords) for w in one.words]
-    for word in wanted:
-        for other in avoided:
-            if all(
-                any(_holds(ids, part) for part in spellings(model, other))
-                for ids in spellings(model, word)
-            ):
-                raise InputError(
-                    f"no sequence contains '{word}' and avoids '{other}': drop one of them."
-                )
+    refuse(
+        *(
+            (
+                all(
+                    any(_holds(ids, part) for part in spellings(model, other))
+                    for ids in spellings(model, word)
+                ),
+                f"no sequence contains '{word}' and avoids '{other}': drop one of them.",
+            )
+            for word in wanted
+            for other in avoided
+        )
+    )
 
 
 def _holds(ids: Spelling, part: Spelling) -> bool:
@@ -332,13 +336,14 @@ class AllowedTokens(Constraint):
 @per_model
 def _table(model: MaskedModel, given: AllowedTokens) -> Bool[Tensor, "positions vocabulary"]:
     """Return the tokens allowed at each position; the last row is that of all further ones."""
-    last = given.last
-    if last > model.max_length:
-        raise InputError(
-            f"tokens are allowed at position {last}, but '{model.name}' takes at most "
-            f"{model.max_length} tokens."
+    refuse(
+        (
+            given.last > model.max_length,
+            f"tokens are allowed at position {given.last}, but '{model.name}' takes at most "
+            f"{model.max_length} tokens.",
         )
-    table = torch.ones((last + 1, model.vocabulary_size), dtype=torch.bool)
+    )
+    table = torch.ones((given.last + 1, model.vocabulary_size), dtype=torch.bool)
     for first, last, text in given.rules:
         chosen = torch.zeros(model.vocabulary_size, dtype=torch.bool)
         chosen[_tokens(model, text)] = True
@@ -348,15 +353,12 @@ def _table(model: MaskedModel, given: AllowedTokens) -> Bool[Tensor, "positions 
 
 def _tokens(model: MaskedModel, text: str) -> list[int]:
     """Return the tokens that a text lists."""
-    words = text.split()
-    if has_letters_only(model):
-        words = [letter for word in words for letter in word]
+    words = list("".join(text.split())) if has_letters_only(model) else text.split()
     found = list[int]()
     for word in words:
         check_proposed(model, word)
         single = [ids[0] for ids in spellings(model, word) if len(ids) == 1]
-        if not single:
-            raise InputError(f"'{word}' is not a single token of '{model.name}': allow others.")
+        refuse((not single, f"'{word}' is not a single token of '{model.name}': allow others."))
         found += single
     return found
 
@@ -461,8 +463,7 @@ class MaxEdits(_Closeness):
         column = torch.arange(reference.shape[1] + 1, device=reference.device)
         rows = [column.expand(len(reference), -1)]
         for place in range(sequences.tokens.shape[1]):
-            cost = _cost(sequences.known[:, place], reference)
-            rows.append(next_row(rows[-1], cost, column))
+            rows.append(next_row(rows[-1], _cost(sequences.known[:, place], reference), column))
         return torch.stack(rows, dim=1)
 
     def _after(self, sequences: PartlyFilled) -> Int[Tensor, "n places reference"]:

@@ -79,10 +79,11 @@ def chain_groups(manifest: Manifest, traces: Traces) -> list[Group]:
 
 def chain_templates(manifest: Manifest) -> npt.NDArray[np.int64]:
     """Return the line of the input that each chain's target depends on, 0 if there is none."""
-    chains = np.arange(manifest.chains)
-    if manifest.inputs.holds_tokens or manifest.inputs.sources is not None or manifest.compares:
-        return chains // manifest.config.chains
-    return np.zeros_like(chains)
+    inputs = manifest.inputs
+    # Where tokens of a line stay, its chains have their own target.
+    own = any(lines is not None for lines in (inputs.templates, inputs.frozen, inputs.sources))
+    alike = manifest.config.chains if own or manifest.compares else manifest.chains
+    return np.arange(manifest.chains) // alike
 
 
 def chain_lengths(manifest: Manifest, traces: Traces) -> npt.NDArray[np.int64] | None:

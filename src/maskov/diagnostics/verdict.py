@@ -141,9 +141,11 @@ def judge(
     few = f"{least.ess:.0f} effective draws of {of_least}"
     if worst.above < 0 and least.ess >= needed:
         return Verdict("converged", f"{r_hat} at most, {few} at least", 1.0)
-    reason = f"{few} (at least {needed:.0f} are needed)"
-    if worst.above >= 0:
-        reason = f"{r_hat} (below {shown(worst.r_hat_limit, '.3f')} is needed)"
+    reason = (
+        f"{r_hat} (below {shown(worst.r_hat_limit, '.3f')} is needed)"
+        if worst.above >= 0
+        else f"{few} (at least {needed:.0f} are needed)"
+    )
     factor = max(times_longer(one.r_hat, one.ess, needed) for _, one, needed in numbers)
     if factor > MAX_FACTOR:
         return Verdict("not converged", reason, None, _other_moves(manifest))

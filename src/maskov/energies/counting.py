@@ -102,7 +102,7 @@ class PredictedLength(Energy):
     def __call__(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
         """Look the prediction up."""
         if not isinstance(model, ConditionalModel):
-            raise no_length_predictor(model)
+            raise InputError(no_length_predictor(model))
         if model.sources is None or sequences.source is None:
             raise InputError(f"'{model.name}' predicts the lengths of its sources: give some.")
         scores = model.length_scores(sequences.source)
@@ -118,9 +118,9 @@ def at_temperature(energy: Energy, change: float) -> Energy:
     return Sum(tuple((w * change if isinstance(p, LengthPrior) else w, p) for w, p in energy.parts))
 
 
-def no_length_predictor(model: MaskedModel) -> InputError:
-    """Return the refusal of a model that predicts no lengths."""
-    return InputError(
+def no_length_predictor(model: MaskedModel) -> str:
+    """Return why a model is refused that predicts no lengths."""
+    return (
         f"'{model.name}' has no length predictor, which the energy 'predicted_length' needs: use a "
         "translation model, or length(12, sd=2)."
     )
@@ -246,8 +246,10 @@ def compiled(pattern: str) -> Any:
 
     RE2 searches in time linear in the text, for every pattern; Python's `re` may never end.
     """
-    if len(pattern) > _LONGEST_PATTERN:
-        raise InputError(f"a regular expression has at most {_LONGEST_PATTERN} characters.")
+    refuse((
+        len(pattern) > _LONGEST_PATTERN,
+        f"a regular expression has at most {_LONGEST_PATTERN} characters.",
+    ))  # fmt: skip
     options = re2.Options()
     options.log_errors, options.never_capture = False, True
     try:
@@ -270,8 +272,11 @@ class Faults(Energy):
         """Decode the sequences and count, equal ones once."""
         rows = [tuple(ids) for ids in contents(sequences)]
         found = {ids: self.count(model.decode(list(ids))) for ids in dict.fromkeys(rows)}
-        numbers = [float(found[ids]) for ids in rows]
-        return torch.tensor(numbers, dtype=torch.float64, device=sequences.tokens.device)
+        return torch.tensor(
+            [float(found[ids]) for ids in rows],
+            dtype=torch.float64,
+            device=sequences.tokens.device,
+        )
 
     @abstractmethod
     def count(self, text: str) -> int:
@@ -285,9 +290,13 @@ class _Words(Faults):
     words: tuple[str, ...]
 
     def __init__(self, *words: str) -> None:
-        if not words or not all(isinstance(word, str) and word.strip() for word in words):
-            name = type(self).__name__.lower()
-            raise InputError(f"{name} takes words in quotes, as in {name}('river').")
+        name = type(self).__name__.lower()
+        refuse(
+            (
+                not words or not all(isinstance(word, str) and word.strip() for word in words),
+                f"{name} takes words in quotes, as in {name}('river').",
+            )
+        )
         object.__setattr__(self, "words", words)
 
     @cached_property

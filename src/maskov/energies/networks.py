@@ -11,7 +11,7 @@ import torch
 
 from maskov.constraints.base import per_model
 from maskov.energies.base import Energy, contents
-from maskov.errors import InputError, ModelError, TooLongError, refuse
+from maskov.errors import InputError, ModelError, TooLongError, refuse, required
 from maskov.models.base import MaskedModel, coarse
 from maskov.models.checkpoint import LOADING, fingerprint, load_checkpoint
 from maskov.models.huggingface import HuggingFaceModel, capacity
@@ -173,10 +173,19 @@ class Classifier(NetworkEnergy):
     def _labels(self) -> list[str]:
         config = self.network.config
         names = {int(index): str(name) for index, name in config.id2label.items()}
-        if len(names) < 2 or config.problem_type not in (None, "single_label_classification"):
-            raise InputError(f"'{self.name}' does not choose one of several labels.")
-        if sorted(names) != list(range(len(names))):
-            raise ModelError(f"the labels of '{self.name}' are damaged: their numbers have gaps.")
+        refuse(
+            (
+                len(names) < 2 or config.problem_type not in (None, "single_label_classification"),
+                f"'{self.name}' does not choose one of several labels.",
+            )
+        )
+        refuse(
+            (
+                sorted(names) != list(range(len(names))),
+                f"the labels of '{self.name}' are damaged: their numbers have gaps.",
+            ),
+            kind=ModelError,
+        )
         return [names[index] for index in sorted(names)]
 
     @cached_property
@@ -188,11 +197,13 @@ class Classifier(NetworkEnergy):
             if isinstance(self.label, int)
             else next((n for n, name in enumerate(names) if name == self.label.lower()), -1)
         )
-        if not 0 <= place < len(names):
-            raise InputError(
+        refuse(
+            (
+                not 0 <= place < len(names),
                 f"'{self.name}' has no label '{self.label}'; it has {', '.join(self._labels)}, "
-                f"which are numbered from 0 to {len(names) - 1}."
+                f"which are numbered from 0 to {len(names) - 1}.",
             )
+        )
         return place
 
     def __call__(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
@@ -276,16 +287,17 @@ class Autoregressive(NetworkEnergy):
     @cached_property
     def _start(self) -> int:
         """The start token of a model that reads left to right."""
-        if not _looks_left_only(self.network):
-            raise ModelError(
+        refuse(
+            (
+                not _looks_left_only(self.network),
                 f"'{self.name}' is not a causal language model; give one that was trained left to "
-                "right."
-            )
+                "right.",
+            ),
+            kind=ModelError,
+        )
         known = self.tokenizer
-        for token in (known.bos_token_id, known.cls_token_id, known.eos_token_id):
-            if token is not None:
-                return int(token)
-        raise ModelError(f"the tokenizer of '{self.name}' has no start token to begin from.")
+        tokens = (known.bos_token_id, known.cls_token_id, known.eos_token_id)
+        return self._first(tokens, "start token to begin from.")
 
     @cached_property
     def _batcher(self) -> Batcher:
@@ -320,10 +332,13 @@ class Autoregressive(NetworkEnergy):
     @cached_property
     def end(self) -> int:
         """The token that ends a text."""
-        for token in (self.tokenizer.eos_token_id, self.tokenizer.sep_token_id):
-            if token is not None:
-                return int(token)
-        raise ModelError(f"the tokenizer of '{self.name}' has no end token: texts have no length.")
+        tokens = (self.tokenizer.eos_token_id, self.tokenizer.sep_token_id)
+        return self._first(tokens, "end token: texts have no length.")
+
+    def _first(self, tokens: Sequence[int | None], what: str) -> int:
+        """Return the first of some special tokens that the tokenizer has."""
+        first = next((token for token in tokens if token is not None), None)
+        return required(first, f"the tokenizer of '{self.name}' has no {what}", ModelError)
 
     def log_ends(
         self, longest: int, chain: Int[Tensor, " draws"], rng: Rng
@@ -359,8 +374,7 @@ class Autoregressive(NetworkEnergy):
 
     def tokenise(self, text: str) -> list[int]:
         """Turn a text into this model's own tokens."""
-        ids = token_ids(self.tokenizer, text, self.name, add_special_tokens=False)
-        return [int(i) for i in ids]
+        return list(map(int, token_ids(self.tokenizer, text, self.name, add_special_tokens=False)))
 
     def knows(self, text: str) -> bool:
         """Whether the tokenizer reads a text: it has tokens, and none is the unknown one."""
@@ -381,11 +395,13 @@ class Autoregressive(NetworkEnergy):
 
     def terms(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, "n length"]:
         """Return the term of each position, where both models share their tokens."""
-        if not self.shares_vocabulary(model):
-            raise InputError(
+        refuse(
+            (
+                not self.shares_vocabulary(model),
                 f"'{self.name}' has a different vocabulary from '{model.name}', so its terms "
-                "belong to other tokens; ask for `token_terms` instead."
+                "belong to other tokens; ask for `token_terms` instead.",
             )
+        )
         terms = torch.zeros(sequences.tokens.shape, dtype=torch.float64)
         for row, part in enumerate(self.token_terms(contents(sequences))):
             terms[row, : len(part)] = part

@@ -11,7 +11,7 @@ import torch
 from maskov.constraints.base import per_model
 from maskov.energies.base import Energy, Norm, Raw
 from maskov.energies.networks import Loading, check_lengths, refuse_nan, same_tokens
-from maskov.errors import InputError
+from maskov.errors import InputError, refuse, required
 from maskov.models import load
 from maskov.models.autoregressive import AutoregressiveTranslator
 from maskov.models.base import MaskedModel, coarse
@@ -118,8 +118,9 @@ class AutoregressiveTranslation(Energy):
     @cached_property
     def _model(self) -> AutoregressiveTranslator:
         folder = translation_folder(self.name) or Path(self.name)
-        device = torch.device(self._loading.device)
-        return AutoregressiveTranslator.load(folder, device, self.name, self._dtype)
+        return AutoregressiveTranslator.load(
+            folder, torch.device(self._loading.device), self.name, self._dtype
+        )
 
     def __call__(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, " n"]:
         """Return −log p of each translation, its end included."""
@@ -128,10 +129,9 @@ class AutoregressiveTranslation(Energy):
     def terms(self, model: MaskedModel, sequences: Sequences) -> Float[Tensor, "n length"]:
         """Return the term of each position; the last one's includes the end."""
         sources, reader = self._read(model), self._model
-        if sequences.source is None:
-            raise no_sources(self, model)
+        read = required(sequences.source, no_sources(self, model))
         source, tokens, lengths = (
-            one.to(reader.device) for one in (sequences.source, sequences.tokens, sequences.lengths)
+            one.to(reader.device) for one in (read, sequences.tokens, sequences.lengths)
         )
         # What is too long is read in part, and is impossible whatever that gives.
         kept = lengths.clamp(max=reader.max_length)
@@ -148,12 +148,14 @@ class AutoregressiveTranslation(Energy):
     def _read(self, model: MaskedModel) -> Sources:
         """Return the sources of a model as this energy's own network encodes them."""
         if not isinstance(model, ConditionalModel) or model.sources is None:
-            raise no_sources(self, model)
-        if not same_tokens(model, self._model.tokenizer):
-            raise InputError(
+            raise InputError(no_sources(self, model))
+        refuse(
+            (
+                not same_tokens(model, self._model.tokenizer),
                 f"'{self.name}' and '{model.name}' have different tokens: the energy '{self}' "
-                "needs a model with the same vocabulary."
+                "needs a model with the same vocabulary.",
             )
+        )
         if self._sources is None or self._sources.texts != model.sources.texts:
             self._sources = self._model.read(model.sources.texts)
         return self._sources
@@ -166,9 +168,9 @@ class AutoregressiveTranslation(Energy):
         return f"autoregressive({self.name})"
 
 
-def no_sources(energy: Energy, model: MaskedModel) -> InputError:
-    """Return the refusal of a model that has no sources."""
-    return InputError(
+def no_sources(energy: Energy, model: MaskedModel) -> str:
+    """Return why a model is refused that has no sources."""
+    return (
         f"the energy '{energy}' scores translations, and '{model.name}' has no sources here: use "
         "it with `maskov translate`, or with `model.given(texts)` of a translation model."
     )

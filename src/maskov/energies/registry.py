@@ -29,7 +29,7 @@ from maskov.energies.counting import (
 from maskov.energies.networks import Autoregressive, Classifier, Loading, Similar
 from maskov.energies.ordered import Ordered
 from maskov.energies.other_models import AutoregressiveTranslation, OtherModel
-from maskov.errors import InputError, refuse
+from maskov.errors import InputError, refuse, required
 from maskov.models.checkpoint import translation_folder
 from maskov.parts import is_import_path, load_part, parse_call, split_outside
 
@@ -65,8 +65,12 @@ def parse_energy(
     Parts named by an import path are imported only if they are trusted.
     """
     terms = weighted_terms(text)
-    if len(terms) > MOST_TERMS:
-        raise InputError(f"an energy has at most {MOST_TERMS} terms, not {len(terms):,}.")
+    refuse(
+        (
+            len(terms) > MOST_TERMS,
+            f"an energy has at most {MOST_TERMS} terms, not {len(terms):,}.",
+        )
+    )
     parts = (
         (weight, _named(name, causal, text, loading or Loading(), trust_parts))
         for weight, name in terms
@@ -99,10 +103,8 @@ def _named(term: str, causal: str | None, text: str, loading: Loading, trust_par
     # A model's folder may hold any letters, so it is taken as it stands.
     model = re.fullmatch(r"\s*autoregressive\s*(?:\((.*)\))?\s*", term, re.S)
     if model is not None:
-        name = model[1] or causal
-        if name is None:
-            raise InputError("'autoregressive' needs a causal LM: write autoregressive(MODEL).")
-        name = loading.find(name)
+        lacking = "'autoregressive' needs a causal LM: write autoregressive(MODEL)."
+        name = loading.find(required(model[1] or causal, lacking))
         if translation_folder(name) is not None:
             return AutoregressiveTranslation(name, loading)
         return Autoregressive(

@@ -165,9 +165,7 @@ class Composite(Kernel):
 
 def leaves(kernel: Kernel) -> list[Kernel]:
     """Return the kernels that a kernel is made of at last, in order; itself if of none."""
-    if not kernel.kernels:
-        return [kernel]
-    return [leaf for one in kernel.kernels for leaf in leaves(one)]
+    return [leaf for one in kernel.kernels for leaf in leaves(one)] or [kernel]
 
 
 def with_leaves(kernel: Kernel, change: Callable[[Kernel], Kernel]) -> Kernel:

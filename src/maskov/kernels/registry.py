@@ -25,7 +25,7 @@ from maskov.energies.base import weighted
 from maskov.energies.networks import Loading
 from maskov.energies.ordered import Ordered
 from maskov.energies.stages import DelayedAcceptance
-from maskov.errors import InputError, refuse
+from maskov.errors import InputError, refuse, required
 from maskov.kernels.base import Kernel, Mixture
 from maskov.kernels.metropolis import Gibbs, Metropolis, mask_predict
 from maskov.kernels.population import Draws, Population, Redraw
@@ -92,9 +92,8 @@ def to_data(part: Any) -> Any:
         return {"part": _NAMES[type(part)], **values}
     if isinstance(part, tuple):
         return [to_data(value) for value in part]
-    if isinstance(part, Kernel | Move) or is_dataclass(part):
-        return _own_data(part)
-    return part
+    own = isinstance(part, Kernel | Move) or is_dataclass(part)
+    return _own_data(part) if own else part
 
 
 def _energy_text(part: Energy) -> str:
@@ -102,8 +101,7 @@ def _energy_text(part: Energy) -> str:
     inner = getattr(part, "function", part)
     if is_built_in(inner):
         return str(part)
-    if recipe_of(inner) is None:
-        raise not_reproducible(inner)
+    refuse((recipe_of(inner) is None, not_reproducible(inner)))
     return part_text(inner)
 
 
@@ -132,9 +130,8 @@ def _own_data(part: Any) -> dict[str, Any]:
             for key, value in values.items()
         }
         made = (f"{type(part).__module__}:{type(part).__qualname__}", [], options)
-    if made is None or not is_plain(made[2]):
-        raise not_reproducible(part)
-    name, arguments, options = made
+    plain = made if made is not None and is_plain(made[2]) else None
+    name, arguments, options = required(plain, not_reproducible(part))
     return {"part": name, "arguments": arguments, "options": options}
 
 
@@ -149,9 +146,8 @@ def imported_parts(data: Any) -> list[str]:
                 path = split_outside(term, "*")[-1].strip().partition("(")[0]
                 own += [path] if is_import_path(path) else []
         return own + [path for value in data.values() for path in imported_parts(value)]
-    if isinstance(data, list):
-        return [path for value in data for path in imported_parts(value)]
-    return []
+    inner = data if isinstance(data, list) else []
+    return [path for value in inner for path in imported_parts(value)]
 
 
 def kernel_from_data(
@@ -183,8 +179,7 @@ def kernel_from_data(
             return load_part(name, rest["arguments"], options, trust_parts)
         if name == "energy":
             return energy(rest["text"])
-        if name not in _PARTS:
-            raise InputError(f"unknown part '{name}'.")
+        refuse((name not in _PARTS, f"unknown part '{name}'."))
         values = {
             key: energy(value) if key in _ENERGIES else built(value) for key, value in rest.items()
         }
@@ -215,8 +210,12 @@ def named_moves(conditional: MaskedConditional) -> dict[str, Callable[..., Move]
     """Return how the moves that have a name are made from their arguments."""
 
     def site(order: str = "random", block: int = 1, block_anneal: float = 0.0) -> Move:
-        if not isinstance(block, int) or not isinstance(block_anneal, int | float):
-            raise InputError("the block of a site and its fall are numbers: site(block=4).")
+        refuse(
+            (
+                not isinstance(block, int) or not isinstance(block_anneal, int | float),
+                "the block of a site and its fall are numbers: site(block=4).",
+            )
+        )
         return Site(conditional, Sweep(order, block))
 
     def span(sizes: int | str | tuple[int, ...] = DEFAULT_SIZES) -> Move:
@@ -282,15 +281,19 @@ def parse_moves(
             if colon and last.replace(".", "", 1).isdecimal():
                 call, weight = head, float(last)
             name, arguments, options = parse_call(call)
-            if is_import_path(name):
-                move = load_part(name, arguments, options, trust=True)
-            elif name not in known:
-                raise InputError(
+            own = is_import_path(name)
+            refuse(
+                (
+                    not own and name not in known,
                     f"unknown move '{call}'; use {', '.join(known)}, or a custom one such as "
-                    "my_module:MyMove."
+                    "my_module:MyMove.",
                 )
-            else:
-                move = _made(call, known[name], arguments, options)
+            )
+            move = (
+                load_part(name, arguments, options, trust=True)
+                if own
+                else _made(call, known[name], arguments, options)
+            )
             if fall := options.get("block_anneal"):
                 block = LinearSchedule(float(move.positions.block), fall, 1.0)
         refuse(
@@ -336,7 +339,6 @@ def named_kernel(
         return mask_predict(iterations)
     if name == "gibbs":
         return Gibbs(*moves)
-    if name != "mh":
-        raise InputError(f"unknown kernel '{name}'; use one of {', '.join(KERNELS)}.")
+    refuse((name != "mh", f"unknown kernel '{name}'; use one of {', '.join(KERNELS)}."))
     kernels = tuple(Metropolis(as_energy(energy), move, **options) for move in moves)
     return kernels[0] if len(kernels) == 1 else Mixture(kernels, weights)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from maskov.config import ModelSource
-from maskov.errors import LOG, InputError
+from maskov.errors import LOG, InputError, refuse, refusing
 from maskov.models.base import PRECISIONS, MaskedModel, Queries, adapted, weights_of
 from maskov.models.builtin import TabularModel, counterexample, load_antibody, untrained
 from maskov.models.checkpoint import LOADING, translation_folder
@@ -45,13 +45,11 @@ def choose_device(name: str = "auto") -> torch.device:
     """Turn `auto`, `cpu`, `cuda`, `cuda:1` or `mps` into an available device."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
+    missing = f"the device '{name}' is not available; try --device cpu."
+    with refusing(missing, RuntimeError, AssertionError):
         device = torch.device(name)
-        if device.type not in ("cpu", "cuda", "mps", "xpu"):
-            raise RuntimeError("unsupported device type")
+        refuse((device.type not in ("cpu", "cuda", "mps", "xpu"), missing))
         torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise InputError(f"the device '{name}' is not available; try --device cpu.") from error
     return device
 
 
@@ -128,13 +126,15 @@ def _by_name(
     """Load a model that is built in, a folder or on the hub."""
     name = source.name
     folder = None if name in _NAMED else translation_folder(name, allow_download)
-    if name in _NAMED or folder is not None:
-        kept = replace(source, prefix="", remove_smoothing=0.0, extra_letters="")
-        if tokenizer is not None or kept != ModelSource(name, None, source.trust_remote_code):
-            raise InputError(
-                f"'{name}' has its own tokens and network: drop the tokenizer, the architecture, "
-                "shift_logits and mask_token_id."
-            )
+    kept = replace(source, prefix="", remove_smoothing=0.0, extra_letters="")
+    plain = kept == ModelSource(name, None, source.trust_remote_code) and tokenizer is None
+    refuse(
+        (
+            (name in _NAMED or folder is not None) and not plain,
+            f"'{name}' has its own tokens and network: drop the tokenizer, the architecture, "
+            "shift_logits and mask_token_id.",
+        )
+    )
     if name == "counterexample":
         return counterexample()
     if name == "untrained":

@@ -14,7 +14,7 @@ from typing import Any, Self
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from maskov.errors import InputError, ModelError
+from maskov.errors import ModelError, refuse
 from maskov.models.checkpoint import LOADING, fingerprint, forbidden_ids
 from maskov.models.conditional import Sources, source_ids
 from maskov.models.network import SpecialTokens, TranslationNetwork, additive, load_translation
@@ -36,11 +36,14 @@ class AutoregressiveTranslator:
     """A causal encoder-decoder and its tokenizer, which translates from left to right."""
 
     def __init__(self, network: TranslationNetwork, tokenizer: Any, name: str) -> None:
-        if not network.shape.causal:
-            raise ModelError(
+        refuse(
+            (
+                not network.shape.causal,
                 f"'{name}' is a masked model; --method ar, or the energy 'autoregressive', needs "
-                "an autoregressive one."
-            )
+                "an autoregressive one.",
+            ),
+            kind=ModelError,
+        )
         self.name, self.network, self.tokenizer = name, network, tokenizer
         self.device = network.words.weight.device
         self.special = SpecialTokens.of(tokenizer)
@@ -127,8 +130,7 @@ class AutoregressiveTranslator:
 
         Errors name texts by `lines`, by default 1, 2, ...
         """
-        if beam < 1:
-            raise InputError(f"the beam size must be at least 1, not {beam}.")
+        refuse((beam < 1, f"the beam size must be at least 1, not {beam}."))
         ids = source_ids(self, texts, lines)
         sizes = torch.tensor([len(line) for line in ids], device=self.device)
         translations: list[list[int]] = [[] for _ in ids]

@@ -17,7 +17,7 @@ from threading import Condition, Lock, local
 import torch
 
 from maskov.config import ModelSource
-from maskov.errors import InputError
+from maskov.errors import refuse
 from maskov.models.tokens import token_spans
 from maskov.types import Bool, Float, Int, Tensor
 
@@ -186,22 +186,29 @@ PRECISIONS = ("float32", "tf32", "bfloat16", "float64")
 
 def weights_of(precision: str) -> torch.dtype:
     """Return the dtype in which a model of this precision is loaded."""
-    if precision not in PRECISIONS:
-        raise InputError(f"unknown precision '{precision}'; use one of {', '.join(PRECISIONS)}.")
+    refuse(
+        (
+            precision not in PRECISIONS,
+            f"unknown precision '{precision}'; use one of {', '.join(PRECISIONS)}.",
+        )
+    )
     return torch.float64 if precision == "float64" else torch.float32
 
 
 def adapted(model: MaskedModel, source: ModelSource, precision: str) -> MaskedModel:
     """Return a model as `load` was asked for it; a table or a custom model takes no options."""
-    changes = [
+    for method, option, value in (
         ("with_prefix", "prefix", source.prefix),
         ("with_letters", "extra_letters", source.extra_letters),
         ("without_smoothing", "remove_smoothing", source.remove_smoothing),
         ("in_precision", "--precision", precision if precision in ("tf32", "bfloat16") else None),
-    ]
-    for method, option, value in changes:
-        if value and not hasattr(model, method):
-            raise InputError(f"'{model.name}' cannot be changed so: drop {option}.")
+    ):
+        refuse(
+            (
+                value and not hasattr(model, method),
+                f"'{model.name}' cannot be changed so: drop {option}.",
+            )
+        )
         model = getattr(model, method)(value) if value else model
     return model
 

@@ -22,7 +22,7 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from maskov.config import ModelSource
-from maskov.errors import InputError, ModelError, refuse
+from maskov.errors import ModelError, refuse, refusing, required
 from maskov.models.base import MaskedModel, Queries
 from maskov.models.huggingface import HuggingFaceModel
 from maskov.models.tokens import import_quietly
@@ -65,8 +65,12 @@ class TabularModel(MaskedModel):
 
     def hidden(self, queries: Queries) -> Float[Tensor, "masked hidden"]:
         """Look the scores up; they are their own hidden vectors."""
-        if (queries.lengths != self.max_length).any():
-            raise InputError(f"'{self.name}' takes only sequences of {self.max_length} tokens.")
+        refuse(
+            (
+                (queries.lengths != self.max_length).any(),
+                f"'{self.name}' takes only sequences of {self.max_length} tokens.",
+            )
+        )
         row, place = queries.masked.nonzero(as_tuple=True)
         context = queries.tokens.masked_fill(queries.masked, self.mask_id)[row]
         strides = (len(self.tokens) + 1) ** torch.arange(self.max_length - 1, -1, -1)
@@ -87,9 +91,12 @@ class TabularModel(MaskedModel):
     def encode(self, text: str) -> list[int]:
         """Read tokens separated by spaces; [MASK] is a blank."""
         ids = {token: i for i, token in enumerate(self.tokens)} | {"[MASK]": self.mask_id}
-        unknown = [word for word in text.split() if word not in ids]
-        if unknown:
-            raise InputError(f"'{unknown[0]}' is not a token of '{self.name}' ({self.tokens}).")
+        refuse(
+            *(
+                (word not in ids, f"'{word}' is not a token of '{self.name}' ({self.tokens}).")
+                for word in text.split()
+            )
+        )
         return [ids[word] for word in text.split()]
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -212,25 +219,25 @@ _NAMES = {
 def load_antibody(name: str, device: torch.device, dtype: torch.dtype) -> HuggingFaceModel:
     """Load one of these models, or say what to install."""
     package = PACKAGES[name]
-    folder = package.folder()
-    if folder is None:
-        raise ModelError(
-            f"'{name}' needs the weights in the package '{package.name}': {package.install}"
-        )
+    folder = required(
+        package.folder(),
+        f"'{name}' needs the weights in the package '{package.name}': {package.install}",
+        ModelError,
+    )
     weights, vocabulary = folder / package.weights, folder / package.vocabulary
     if package.name == "antiberty":
         return HuggingFaceModel.load(
             str(weights.parent), ModelSource(name), device, dtype, str(vocabulary), False
         )
-    try:
+    with refusing(
+        f"'{weights}' is damaged, of another version, or has more than tensors and settings, "
+        "which may be code: nothing in it was run; install its package again.",
+        Exception,  # damaged files raise many kinds of errors
+        kind=ModelError,
+    ):
         lines = vocabulary.read_text(encoding="utf-8").split("\n")
         words = [*_BEFORE, *(line.split(" ")[0] for line in lines if line), _MASK]
         network = _sapiens(weights, len(words))
-    except Exception as error:  # damaged files raise many kinds of errors
-        raise ModelError(
-            f"'{weights}' is damaged, of another version, or has more than tensors and settings, "
-            "which may be code: nothing in it was run; install its package again."
-        ) from error
     # Letters are separated by spaces.
     ids = {word: index for index, word in enumerate(words)}
     begin, pad, end, unknown = _BEFORE

@@ -25,7 +25,7 @@ from maskov.encoders.families import (
     describe_head,
     rule_out,
 )
-from maskov.errors import InputError, MaskovError, ModelError
+from maskov.errors import MaskovError, ModelError, refuse, required
 from maskov.models.scorer import is_out_of_memory
 from maskov.models.tokens import (
     PlainTokenizer,
@@ -169,17 +169,29 @@ def load_checkpoint(
     if not allow_download:
         name = _on_this_machine(name)
         tokenizer = _on_this_machine(tokenizer) if isinstance(tokenizer, str) else tokenizer
-    if Path(name).exists() and not (Path(name) / "config.json").is_file():
-        raise ModelError(f"'{name}' is not a model folder: it has no config.json.")
+    config = Path(name) / "config.json"
+    refuse(
+        (
+            Path(name).exists() and not config.is_file(),
+            f"'{name}' is not a model folder: it has no config.json.",
+        ),
+        kind=ModelError,
+    )
     check_files(Path(name))
     # All layers would be built before missing weights are noticed. Other wrong sizes are caught
     # when the weights do not fit them.
-    for key, value in read_json(Path(name) / "config.json").items():
-        if "layer" in key and isinstance(value, int | float) and value > _MOST_LAYERS:
-            raise ModelError(
+    refuse(
+        *(
+            (
+                value > _MOST_LAYERS,
                 f"'{name}' is not a model folder: its config.json has '{key}' {value:.3g}, more "
-                "than any network has."
+                "than any network has.",
             )
+            for key, value in read_json(config).items()
+            if "layer" in key and isinstance(value, int | float)
+        ),
+        kind=ModelError,
+    )
     plain = auto_class == MASKED and not trust_remote_code
     network: Any = MaskedCheckpoint.read(Path(name), dtype) if plain else None
     missing: list[str] = []
@@ -229,9 +241,16 @@ def _from_transformers(
 
 def check_files(folder: Path) -> None:
     """Refuse a model folder with a pipe, a socket or a device in it: reading it may never end."""
-    for file in sorted(folder.iterdir()) if folder.is_dir() else ():
-        if file.exists() and not (file.is_file() or file.is_dir()):
-            raise ModelError(f"'{file}' is not a regular file; put one there.")
+    refuse(
+        *(
+            (
+                file.exists() and not (file.is_file() or file.is_dir()),
+                f"'{file}' is not a regular file; put one there.",
+            )
+            for file in (sorted(folder.iterdir()) if folder.is_dir() else ())
+        ),
+        kind=ModelError,
+    )
 
 
 def _on_this_machine(name: str) -> str:
@@ -241,14 +260,15 @@ def _on_this_machine(name: str) -> str:
     """
     if Path(name).exists() or name.endswith(".txt"):
         return name
-    for file in ("config.json", "tokenizer_config.json", "tokenizer.json"):
-        if (cached := _from_hub(name, file)) is not None:
-            return str(cached)
-    raise ModelError(
+    files = ("config.json", "tokenizer_config.json", "tokenizer.json")
+    cached = required(
+        next(filter(None, (_from_hub(name, file) for file in files)), None),
         f"'{name}' is not on this machine, and is not downloaded because a run folder names it; "
         "if you trust it, allow that with --allow-download; a model in memory is given to "
-        "`maskov.resume`."
+        "`maskov.resume`.",
+        ModelError,
     )
+    return str(cached)
 
 
 def translation_folder(name: str, download: bool = False) -> Path | None:
@@ -294,14 +314,12 @@ def load_tokenizer(source: str, trust_remote_code: bool = False) -> Any:
         return plain
     theirs = import_quietly()
     if source.endswith(".txt"):
-        path = Path(source)
-        if not path.is_file():
-            raise InputError(f"no vocabulary file '{source}'.")
-        words = path.read_text(encoding="utf-8").split("\n")
+        refuse((not Path(source).is_file(), f"no vocabulary file '{source}'."))
+        words = Path(source).read_text(encoding="utf-8").split("\n")
         # Folding case would lose every token of a vocabulary that has capitals (amino acids).
         ordinary = [word for word in words if not (word.startswith("[") and word.endswith("]"))]
         lower = all(word == word.lower() for word in ordinary)
-        return theirs.BertTokenizer(str(path), do_lower_case=lower)
+        return theirs.BertTokenizer(str(Path(source)), do_lower_case=lower)
     with silence_transformers():
         return theirs.AutoTokenizer.from_pretrained(source, trust_remote_code=trust_remote_code)
 

@@ -87,11 +87,14 @@ class ConditionalModel(PackedModel):
         self, network: TranslationNetwork, tokenizer: Any, source: ModelSource | str
     ) -> None:
         self._named(source)
-        if network.shape.causal:
-            raise ModelError(
+        refuse(
+            (
+                network.shape.causal,
                 f"'{self.name}' is autoregressive and has no masked conditionals; use it with "
-                "--method ar."
-            )
+                "--method ar.",
+            ),
+            kind=ModelError,
+        )
         self.network = network.eval().requires_grad_(False)
         end = [int(tokenizer.eos_token_id)] if network.shape.target_end else []
         self._use(network, tokenizer, network.words.weight, [], end)
@@ -109,8 +112,7 @@ class ConditionalModel(PackedModel):
 
         Errors name them by `lines`, by default 1, 2, ...
         """
-        if not texts:
-            raise InputError("nothing to translate.")
+        refuse((not texts, "nothing to translate."))
         ids = source_ids(self, texts, lines)
         changed = self.changed(sources=Sources.encode(self.network, texts, ids))
         for model in (changed, changed.exact):
@@ -231,11 +233,14 @@ def bounds_of(model: ConditionalModel, chosen: Sequence[Sequence[int]]) -> list[
     They are half its likeliest length and half as much again, and hold the lengths `chosen` for its
     chains, which thus have one target.
     """
-    found = []
-    for best, lengths in zip(model.length_scores().argmax(1).tolist(), chosen, strict=True):
-        most = min(model.max_length, best + best // 2 + 1)
-        found.append((min((best + 1) // 2, *lengths), max(most, *lengths)))
-    return found
+    likeliest = model.length_scores().argmax(1).tolist()
+    return [
+        (
+            min((best + 1) // 2, *lengths),
+            max(min(model.max_length, best + best // 2 + 1), *lengths),
+        )
+        for best, lengths in zip(likeliest, chosen, strict=True)
+    ]
 
 
 def choose_lengths(model: ConditionalModel, rule: str, chains: int, seed: int) -> list[list[int]]:
@@ -244,14 +249,20 @@ def choose_lengths(model: ConditionalModel, rule: str, chains: int, seed: int) -
     `best` gives all chains the likeliest length, `top` gives chain i the i-th likeliest, and
     `drawn` draws each chain's length.
     """
-    if rule not in RULES or rule == "searched":  # which needs passes
-        raise InputError(f"unknown length rule '{rule}'; use one of {', '.join(RULES)}.")
+    refuse(
+        (
+            rule not in RULES or rule == "searched",  # which needs passes
+            f"unknown length rule '{rule}'; use one of {', '.join(RULES)}.",
+        ),
+        (
+            rule == "top" and chains > model.max_length,
+            f"'{model.name}' has only {model.max_length} lengths to try.",
+        ),
+    )
     scores = model.length_scores()
     if rule == "best":
         lengths = scores.argmax(1, keepdim=True).expand(-1, chains)
     elif rule == "top":
-        if chains > model.max_length:
-            raise InputError(f"'{model.name}' has only {model.max_length} lengths to try.")
         lengths = scores.topk(chains, dim=1).indices
     else:
         count = scores.shape[0] * chains

@@ -20,7 +20,7 @@ from torch import nn
 from maskov.config import ModelSource
 from maskov.encoders import LMHead
 from maskov.encoders.families import UNSUPPORTED, Weights, describe_head, encoder_of
-from maskov.errors import InputError, ModelError, refuse
+from maskov.errors import ModelError, refuse
 from maskov.models.base import Queries, coarse
 from maskov.models.checkpoint import (
     DIFFUSION,
@@ -74,11 +74,14 @@ class HuggingFaceModel(PackedModel):
         diffusion = self.source.architecture == "masked-diffusion"
         if wanted is None and tokenizer.mask_token_id is None and diffusion:
             wanted = setting(config, "mask_token_id")
-        if wanted is None and tokenizer.mask_token_id is None:
-            raise ModelError(
+        refuse(
+            (
+                wanted is None and tokenizer.mask_token_id is None,
                 f"the tokenizer of '{self.name}' has no mask token; it is not a masked language "
-                "model, or else name its mask: --model 'NAME(mask_token_id=5)'."
-            )
+                "model, or else name its mask: --model 'NAME(mask_token_id=5)'.",
+            ),
+            kind=ModelError,
+        )
         tokenizer = with_mask(tokenizer, wanted, self.name)
         self.caution = caution
         plain = isinstance(network, MaskedCheckpoint)
@@ -103,11 +106,14 @@ class HuggingFaceModel(PackedModel):
         """Find out which tokens of a network of so many must never be proposed."""
         check_tokens(self.tokenizer, size, self.name)
         self.forbidden = forbidden_tokens(self.tokenizer, size).to(self.device)
-        if bool(self.forbidden.all()):
-            raise ModelError(
+        refuse(
+            (
+                bool(self.forbidden.all()),
                 f"every token of '{self.name}' is special, as if it came without a tokenizer: give "
-                "one, a folder, a hub name or a vocab.txt: --model 'NAME(tokenizer=vocab.txt)'."
-            )
+                "one, a folder, a hub name or a vocab.txt: --model 'NAME(tokenizer=vocab.txt)'.",
+            ),
+            kind=ModelError,
+        )
         self.only_given = other_letters(self.token_strings(range(size)), self.forbidden)
         self.forbidden[list(self.only_given)] = True
 
@@ -117,11 +123,14 @@ class HuggingFaceModel(PackedModel):
         # No parameter needs gradients, so no inference context is needed anywhere.
         self.network = network.eval().requires_grad_(False)
         self._takes_time = "timesteps" in inspect.signature(network.forward).parameters
-        if self._takes_time and setting(network.config, "time_conditioning"):
-            raise ModelError(
+        refuse(
+            (
+                self._takes_time and setting(network.config, "time_conditioning"),
                 f"the conditionals of '{self.name}' depend on a time: fix it in a network of your "
-                "own, and give that to `maskov.load(network, tokenizer=...)`."
-            )
+                "own, and give that to `maskov.load(network, tokenizer=...)`.",
+            ),
+            kind=ModelError,
+        )
         ids = torch.tensor(
             [[*self.frame.before, self.mask_id, self.mask_id, *self.frame.after]],
             device=self.device,
@@ -189,11 +198,14 @@ class HuggingFaceModel(PackedModel):
         ids, place = torch.tensor(rows, device=self.device), len(before) + 1
         scores = self._scores(ids)[:, place]
         left, right = ((scores[0] - scores[row]).abs().max() for row in (1, 2))
-        if bool(right <= 1e-5 * scores[0].abs().max() and 100 * right < left):
-            raise ModelError(
+        refuse(
+            (
+                bool(right <= 1e-5 * scores[0].abs().max() and 100 * right < left),
                 f"'{self.name}' looks to the left only, so it has no masked conditionals: give a "
-                "model with bidirectional attention, or use this one as 'autoregressive(NAME)'."
-            )
+                "model with bidirectional attention, or use this one as 'autoregressive(NAME)'.",
+            ),
+            kind=ModelError,
+        )
         padded = torch.nn.functional.pad(ids[:1], (0, 2), value=self._pad_id)
         attention = (torch.arange(padded.shape[1], device=self.device) < ids.shape[1])[None].long()
         try:
@@ -264,11 +276,13 @@ class HuggingFaceModel(PackedModel):
         """
         if isinstance(tokenizer, str):
             tokenizer = load_tokenizer(tokenizer, source.trust_remote_code)
-        if not hasattr(tokenizer, "mask_token_id"):
-            raise InputError(
+        refuse(
+            (
+                not hasattr(tokenizer, "mask_token_id"),
                 "a network in memory needs its tokenizer, one of transformers or its folder: "
-                "maskov.load(network, tokenizer=tokenizer)."
+                "maskov.load(network, tokenizer=tokenizer).",
             )
+        )
         known: dict[int, Any] = {id(value): value.detach() for value in network.buffers()}
         known |= {id(one): nn.Parameter(one.detach(), False) for one in network.parameters()}
         own = copy.deepcopy(network, known)
@@ -294,8 +308,7 @@ class HuggingFaceModel(PackedModel):
         )
         added = torch.tensor(ids, device=self.device)
         frame = replace(self.frame, before=torch.cat([self.frame.before, added]))
-        source = replace(self.source, prefix=text)
-        return self.changed(source=source, frame=frame, max_length=room)
+        return self.changed(source=replace(self.source, prefix=text), frame=frame, max_length=room)
 
     def with_letters(self, letters: str) -> HuggingFaceModel:
         """Return this model of proteins proposing more letters than the 20 amino acids: "XU"."""

@@ -16,14 +16,14 @@ from typing import Annotated, Any
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter
 from safetensors.torch import load_file
 from torch import nn
 
 from maskov.encoders import Encoder
 from maskov.encoders.blocks import Block, CrossAttention, Embedding, FeedForward
 from maskov.encoders.families import Weights
-from maskov.errors import ModelError
+from maskov.errors import ModelError, refuse, refusing
 from maskov.models.checkpoint import ARCHITECTURE, check_files, load_tokenizer
 from maskov.models.tokens import MERGES_FILE, BytePairTokenizer, Merges, read_json
 from maskov.types import Bool, Float, Int, Tensor
@@ -304,22 +304,24 @@ def load_translation(
 ) -> tuple[TranslationNetwork, Any]:
     """Read a network and its tokenizer."""
     config = read_json(folder / "config.json")
-    if config.pop("architecture", None) != ARCHITECTURE:
-        raise ModelError(f"'{folder}' is not a translation model, by its config.json.")
+    refuse(
+        (
+            config.pop("architecture", None) != ARCHITECTURE,
+            f"'{folder}' is not a translation model, by its config.json.",
+        ),
+        kind=ModelError,
+    )
     check_files(folder)
     damaged = f"the translation model '{folder}' is damaged"
-    try:
+    with refusing(f"{damaged}: invalid sizes in its config.json.", ValueError, kind=ModelError):
         shape = TypeAdapter(TranslationShape).validate_json(json.dumps(config), strict=True)
-    except ValidationError as error:
-        raise ModelError(f"{damaged}: invalid sizes in its config.json.") from error
-    if shape.width % shape.heads:
-        raise ModelError(f"{damaged}: invalid sizes in its config.json.")
-    try:
+        refuse((shape.width % shape.heads, "heads of unequal width"), kind=ValueError)
+    with refusing(
+        f"{damaged}: its model.safetensors is missing or cannot be read.",
+        Exception,  # safetensors has its own exception class
+        kind=ModelError,
+    ):
         weights = load_file(folder / "model.safetensors")
-    except Exception as error:  # safetensors has its own exception class
-        raise ModelError(
-            f"{damaged}: its model.safetensors is missing or cannot be read."
-        ) from error
     # The meta device allocates and draws nothing; every weight is assigned below.
     with torch.device("meta"):
         network = TranslationNetwork(shape)
@@ -334,19 +336,30 @@ def load_translation(
         {name: value.to(device, dtype, copy=True) for name, value in weights.items()}, assign=True
     )
     tokenizer = read_tokenizer(folder)
-    if max(tokenizer.get_vocab().values(), default=0) >= network.shape.vocabulary:
-        raise ModelError(f"the tokenizer of '{folder}' has more tokens than its network.")
+    refuse(
+        (
+            max(tokenizer.get_vocab().values(), default=0) >= network.shape.vocabulary,
+            f"the tokenizer of '{folder}' has more tokens than its network.",
+        ),
+        kind=ModelError,
+    )
     return network.eval().requires_grad_(False), tokenizer
 
 
 def read_tokenizer(folder: Path) -> Any:
     """Read the tokenizer of a translation model."""
-    try:
+    # Damaged files raise many kinds of errors.
+    with refusing(f"'{folder}' has no readable tokenizer.", Exception, kind=ModelError):
         tokenizer = load_tokenizer(str(folder))
-    except Exception as error:  # damaged files raise many kinds of errors
-        raise ModelError(f"'{folder}' has no readable tokenizer.") from error
-    for name in ("pad", "bos", "eos", "unk", "mask"):
-        if getattr(tokenizer, f"{name}_token_id") is None:
-            raise ModelError(f"the tokenizer of '{folder}' lacks its {name} token.")
+    refuse(
+        *(
+            (
+                getattr(tokenizer, f"{name}_token_id") is None,
+                f"the tokenizer of '{folder}' lacks its {name} token.",
+            )
+            for name in ("pad", "bos", "eos", "unk", "mask")
+        ),
+        kind=ModelError,
+    )
     merges = Path(folder) / MERGES_FILE
     return BytePairTokenizer(tokenizer, Merges.read(merges)) if merges.exists() else tokenizer

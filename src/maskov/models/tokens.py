@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from tokenizers import Tokenizer
 
-from maskov.errors import ModelError
+from maskov.errors import ModelError, refuse
 from maskov.types import Bool, Tensor
 
 
@@ -75,19 +75,27 @@ def with_mask(tokenizer: Any, wanted: int | None, name: str) -> Any:
         tokenizer.add_tokens([f"[unused{number}]" for number in range(size, wanted)])
     names = [name for name in ("[MASK]", "<|mask|>") if name not in vocabulary.values()]
     tokenizer.add_special_tokens({"mask_token": vocabulary.get(wanted) or names[0]})
-    if tokenizer.mask_token_id != wanted:
-        raise ModelError(f"the tokenizer of '{name}' cannot have the mask token {wanted}.")
+    refuse(
+        (
+            tokenizer.mask_token_id != wanted,
+            f"the tokenizer of '{name}' cannot have the mask token {wanted}.",
+        ),
+        kind=ModelError,
+    )
     return tokenizer
 
 
 def check_tokens(tokenizer: Any, rows: int, name: str) -> None:
     """Refuse a tokenizer with tokens that a network of so many rows does not have."""
     largest = max(tokenizer.get_vocab().values(), default=0)
-    if largest >= rows:
-        raise ModelError(
+    refuse(
+        (
+            largest >= rows,
             f"the tokenizer of '{name}' has tokens up to {largest}, its network only {rows} rows "
-            "of them; give the tokenizer it was trained with: --model 'NAME(tokenizer=FOLDER)'."
-        )
+            "of them; give the tokenizer it was trained with: --model 'NAME(tokenizer=FOLDER)'.",
+        ),
+        kind=ModelError,
+    )
 
 
 def embedding_rows(network: Any) -> int:
@@ -240,8 +248,13 @@ class Merges:
         # Split at spaces only: other whitespace may be part of a symbol.
         rows = [line.strip("\r\n ").split(" ") for line in lines[bool(version) :]]
         columns = {len(row) for row in rows}
-        if columns not in ({2}, {3}):
-            raise ModelError(f"'{path}' is not a BPE merges file: not every line is a pair.")
+        refuse(
+            (
+                columns not in ({2}, {3}),
+                f"'{path}' is not a BPE merges file: not every line is a pair.",
+            ),
+            kind=ModelError,
+        )
         # Files without a version: fastBPE (3 columns) is like 0.2, early subword-nmt is 0.1.
         default = "0.1" if columns == {2} else "0.2"
         separate_end = (version[1] if version else default) == "0.1"

@@ -45,7 +45,7 @@ from functools import lru_cache
 
 import torch
 
-from maskov.errors import InputError, refuse
+from maskov.errors import refuse
 from maskov.models.scorer import Scorer
 from maskov.moves.base import NEVER, MaskedConditional, Move, random_rank, ranked
 from maskov.moves.filling import Filling, Windows
@@ -343,8 +343,12 @@ class Resize(Move):
         becomes of the others. Windows are empty where the move stays where it is. Nothing waits for
         the device.
         """
-        if not chains.resizable:
-            raise InputError("the lengths of these chains are fixed: no window can be resized.")
+        refuse(
+            (
+                not chains.resizable,
+                "the lengths of these chains are fixed: no window can be resized.",
+            )
+        )
         chain, step = chains.chain, chains.step
         device, (count, width) = chain.device, chains.tokens.shape
 

@@ -28,7 +28,7 @@ import torch
 
 from maskov.config import Manifest, PrecisionCheck
 from maskov.diagnostics import diagnose
-from maskov.errors import Interrupted, MaskovError, RunError
+from maskov.errors import Interrupted, MaskovError, RunError, refuse
 from maskov.execution.recorded import rounds_of
 from maskov.execution.window_rounds import WindowRounds
 from maskov.fasta import mutations
@@ -123,8 +123,7 @@ class Pool(ABC):
                     self._passes += result.passes
                     return result
                 self._losses[task.number] += 1
-                if self._losses[task.number] >= _MOST_LOSSES:
-                    raise RunError(result)
+                refuse((self._losses[task.number] >= _MOST_LOSSES, result), kind=RunError)
                 self.submit(task)
 
     def stop(self) -> list[TaskResult]:
@@ -221,8 +220,7 @@ class Coordinator:
         self.seconds = seconds
         # Those in the traces, if these are kept.
         self._tokens: set[int] = set()
-        groups = range(len(store.groups))
-        self._progress = [GroupProgress(self._load(group).epoch) for group in groups]
+        self._progress = [GroupProgress(self._load(n).epoch) for n in range(len(store.groups))]
         # Epochs that all groups have completed.
         self.closed = self._slowest
         self._pool: Pool
@@ -361,8 +359,8 @@ class Coordinator:
 
     def show(self, chains: Chains) -> None:
         """Show some chains, and how far all groups are on average: theirs may be ahead."""
-        done = zip(self._progress, self.store.groups, strict=True)
-        total = sum(one.epoch * len(group) for one, group in done)
+        each = zip(self._progress, self.store.groups, strict=True)
+        total = sum(one.epoch * len(group) for one, group in each)
         self.listener.moved(chains, total // self.manifest.chains, self._pool.passes)
 
     def _close(self) -> None:
@@ -402,8 +400,8 @@ class Coordinator:
             ids, start = tokens[: row["lengths"][chain]], layout.starts[chain]
             strings, more = model.token_strings(ids), dict[str, Any]()
             if experts:
-                energies = zip(experts, row["expert_energy"][chain], strict=True)
-                more["energies"] = {"target": row["energy_target"][chain], **dict(energies)}
+                energies = [row["energy_target"][chain], *row["expert_energy"][chain]]
+                more["energies"] = dict(zip(("target", *experts), energies, strict=True))
             if lines is not None:
                 more["name"] = lines[start.template]
                 if start.reference and not layout.resizable:

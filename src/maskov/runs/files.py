@@ -17,7 +17,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import IO
 
-from maskov.errors import InputError, RunError, reason_of
+from maskov.errors import InputError, RunError, reason_of, refuse
 
 # The most bytes of a manifest and the like.
 MOST_BYTES = 2**28
@@ -30,21 +30,25 @@ _KINDS = {
 
 
 def _check_kind(path: Path, found: os.stat_result) -> None:
-    kind = stat.S_IFMT(found.st_mode)
-    if kind in _KINDS:
-        raise RunError(f"'{path}' is not a regular file but {_KINDS[kind]}; put a file there.")
+    kind = _KINDS.get(stat.S_IFMT(found.st_mode))
+    refuse((kind, f"'{path}' is not a regular file but {kind}; put a file there."), kind=RunError)
 
 
 def check_own(path: Path, found: os.stat_result) -> None:
     """Refuse what is written elsewhere, too: a link, or a file with another name."""
-    if stat.S_ISLNK(found.st_mode):
-        raise RunError(f"'{path}' is a link that leads out of its run folder; put a file there.")
     _check_kind(path, found)
-    if stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
-        raise RunError(
+    refuse(
+        (
+            stat.S_ISLNK(found.st_mode),
+            f"'{path}' is a link that leads out of its run folder; put a file there.",
+        ),
+        (
+            stat.S_ISREG(found.st_mode) and found.st_nlink > 1,
             f"'{path}' has another name elsewhere (a hard link), where writing would be seen; put "
-            "a copy of it there."
-        )
+            "a copy of it there.",
+        ),
+        kind=RunError,
+    )
 
 
 def check_folder(folder: Path) -> None:
@@ -65,11 +69,14 @@ def open_regular(path: Path) -> BufferedReader:
 def read_text(path: Path) -> str:
     """Return the text of a file; refuse one that is larger than any run writes."""
     with open_regular(path) as file:
-        if os.fstat(file.fileno()).st_size > MOST_BYTES:
-            raise RunError(
+        refuse(
+            (
+                os.fstat(file.fileno()).st_size > MOST_BYTES,
                 f"'{path}' has more than {MOST_BYTES >> 20} MiB, which no run writes; put the "
-                "right file there."
-            )
+                "right file there.",
+            ),
+            kind=RunError,
+        )
         return file.read(MOST_BYTES).decode("utf-8")
 
 
@@ -164,10 +171,13 @@ def new_folder(folder: Path) -> Iterator[None]:
 def locked(folder: Path) -> Iterator[None]:
     """Hold the folder's lock, or refuse if somebody else does."""
     with held(folder / "lock") as ours:
-        if not ours:
-            raise RunError(
-                f"the run folder '{folder}' is in use by another process; wait for it to end."
-            )
+        refuse(
+            (
+                not ours,
+                f"the run folder '{folder}' is in use by another process; wait for it to end.",
+            ),
+            kind=RunError,
+        )
         yield
 
 

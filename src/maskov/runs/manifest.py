@@ -149,8 +149,11 @@ def leaves_invariant(kernel: Kernel, schedule: Schedule) -> tuple[bool, list[str
 def versions() -> dict[str, str]:
     """Return the versions that a number depends on."""
     # Asked of the installation, since importing transformers only for this takes a while.
-    others = {name: version(name) for name in ("torch", "transformers", "numpy")}
-    return {"maskov": __version__, **others, "python": platform.python_version()}
+    return {
+        "maskov": __version__,
+        **{name: version(name) for name in ("torch", "transformers", "numpy")},
+        "python": platform.python_version(),
+    }
 
 
 def signature(config: RunConfig, kernel: Kernel, energy_models: dict[str, str]) -> str:
@@ -370,17 +373,23 @@ def _check_given(manifest: Manifest, kernel: Kernel | None, energy: Energy | Non
 
 def check_trusted(source: ModelSource, trust_remote_code: bool) -> None:
     """Refuse to run code on a manifest's word: it may be anybody's."""
-    if source.trust_remote_code and not trust_remote_code:
-        raise RunError(
+    refuse(
+        (
+            source.trust_remote_code and not trust_remote_code,
             f"the model '{source.name}' of this run brings its own code; if you trust it, say "
-            "so with --trust-remote-code."
-        )
+            "so with --trust-remote-code.",
+        ),
+        kind=RunError,
+    )
 
 
 def check_same(name: str, expected: str | None, found: str) -> None:
     """Refuse a model other than the one that a run began with."""
-    if expected != found:
-        raise RunError(
+    refuse(
+        (
+            expected != found,
             f"the model '{name}' is not the one this run began with (its weights, its tokenizer "
-            "or its special tokens have changed); put the old one back, or start a new run."
-        )
+            "or its special tokens have changed); put the old one back, or start a new run.",
+        ),
+        kind=RunError,
+    )

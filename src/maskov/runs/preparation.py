@@ -89,11 +89,13 @@ def schedule_for_passes(
             measured = _with_burn_in(measured, schedule)
             paid = epochs()
     scorer.check()
-    if paid <= schedule.burn_in:
-        raise InputError(
+    refuse(
+        (
+            paid <= schedule.burn_in,
             f"{passes} passes of a chain are about {paid} epochs, all of them burn-in: ask for "
-            "more --passes or less --burn-in."
+            "more --passes or less --burn-in.",
         )
+    )
     schedule = replace(schedule, epochs=paid, force_accept=min(schedule.force_accept, paid))
     return schedule, _with_burn_in(kernel, schedule)
 
@@ -101,9 +103,8 @@ def schedule_for_passes(
 def _with_burn_in(kernel: Kernel, schedule: Schedule) -> Kernel:
     if not isinstance(kernel, BurnIn):
         return kernel
-    if schedule.burn_in_energy is None:
-        return kernel.kernels[0]
-    return replace(kernel, epochs=schedule.burn_in)
+    without = schedule.burn_in_energy is None
+    return kernel.kernels[0] if without else replace(kernel, epochs=schedule.burn_in)
 
 
 def tuned_kernel(
@@ -158,16 +159,18 @@ def check_kernel(kernel: Kernel, model: MaskedModel) -> None:
     """Refuse energies that the model cannot have, and an order of positions that come and go."""
     if kernel.energy is not None and not isinstance(model, ConditionalModel):
         for _, part in kernel.energy.parts:
-            if isinstance(part, PredictedLength):
-                raise no_length_predictor(model)
-            if isinstance(part, AutoregressiveTranslation):
-                raise no_sources(part, model)
+            refuse(
+                (isinstance(part, PredictedLength), no_length_predictor(model)),
+                (isinstance(part, AutoregressiveTranslation), no_sources(part, model)),
+            )
     # Where lengths change, every step draws its own order.
-    if resizes(kernel) and any(sweep.order != "random" for sweep in sweeps_of(kernel)):
-        raise InputError(
+    refuse(
+        (
+            resizes(kernel) and any(sweep.order != "random" for sweep in sweeps_of(kernel)),
             "positions come and go where lengths change, so they have no order: drop it, or "
-            "the moves that change the length."
+            "the moves that change the length.",
         )
+    )
 
 
 def with_prior(
@@ -324,26 +327,34 @@ def inputs_of(
             bounds=tuple(bounds_of(model, chosen)) if sampled else None,
             sampled=sampled,
         )
-    if lengths != "best":
-        raise InputError(f"'{model.name}' predicts no lengths: drop `lengths`, give `length`.")
+    refuse(
+        (
+            lengths != "best",
+            f"'{model.name}' predicts no lengths: drop `lengths`, give `length`.",
+        )
+    )
     if texts is not None:
         lines, names = named_texts(model, texts)
         held = frozen_positions(model, lines, frozen, names is not None)
         own = length if sampled else None
-        if held is not None and own is not None:
-            raise InputError(
-                "between frozen tokens each stretch has its own length: drop --length."
+        refuse(
+            (
+                held is not None and own is not None,
+                "between frozen tokens each stretch has its own length: drop --length.",
             )
+        )
         return Inputs(texts=lines, length=own, sampled=sampled, names=names, frozen=held)
     if templates is not None:
         lines, names = named_texts(model, templates, blanks=True)
         return Inputs(templates=lines, sampled=sampled, names=names)
     assert length is not None
     draw_lengths(model, *length, 1, seed)  # refuses what is not a range
-    if sampled and length[0] == length[1]:
-        raise InputError(
-            "moves that change the length need a range of lengths, such as 8:24 (--length 8:24)."
+    refuse(
+        (
+            sampled and length[0] == length[1],
+            "moves that change the length need a range of lengths, such as 8:24 (--length 8:24).",
         )
+    )
     return Inputs(length=length, sampled=sampled)
 
 
@@ -352,11 +363,13 @@ def _draft_lengths(
 ) -> list[list[int]]:
     """Return the lengths of the chains of each source, those of its draft."""
     assert model.sources is not None
-    if len(texts) != len(model.sources.texts):
-        raise InputError(
+    refuse(
+        (
+            len(texts) != len(model.sources.texts),
             f"there are {len(texts)} drafts of {len(model.sources.texts)} sources: give one of "
-            "each."
+            "each.",
         )
+    )
     drafts = enumerate(map(str, texts), 1)
     return [[len(read_text(model, text, f"draft {line}"))] * chains for line, text in drafts]
 
@@ -405,8 +418,8 @@ def layout_of(model: MaskedModel, inputs: Inputs, chains: int, seed: int) -> Lay
         assert inputs.length is not None
         layout = Layout.blank(model, [draw_lengths(model, *inputs.length, chains, seed)])
     lengths = [len(one.tokens) for one in layout.starts]
-    if inputs.chosen is not None and [n for row in inputs.chosen for n in row] != lengths:
-        raise InputError("'inputs.chosen' are not the lengths of the drafts.")
+    chosen = lengths if inputs.chosen is None else [n for row in inputs.chosen for n in row]
+    refuse((chosen != lengths, "'inputs.chosen' are not the lengths of the drafts."))
     if inputs.bounds is not None:
         return Layout([one.resized([inputs.bounds[one.template]]) for one in layout.starts])
     return _with_bounds(model, layout, inputs) if inputs.sampled else layout
@@ -428,18 +441,22 @@ def _with_bounds(model: MaskedModel, layout: Layout, inputs: Inputs) -> Layout:
             continue
         usual = (max(model.min_length, (size + 1) // 2), min(model.max_length, 2 * size))
         fewest, most = inputs.length or usual
-        if not fewest <= size <= most:
-            raise InputError(
+        refuse(
+            (
+                not fewest <= size <= most,
                 f"text {start.template + 1} has {size} tokens, outside the length "
-                f"{fewest}:{most} that chains may have."
+                f"{fewest}:{most} that chains may have.",
             )
+        )
         starts.append(start.resized([(fewest, most)]))
     resized = Layout(starts)
-    if resized.shortest < model.min_length:
-        raise InputError(
+    refuse(
+        (
+            resized.shortest < model.min_length,
             f"a text may shrink to {resized.shortest} tokens, '{model.name}' takes "
-            f"{model.min_length} at least: freeze more, or drop insert-delete and resize."
+            f"{model.min_length} at least: freeze more, or drop insert-delete and resize.",
         )
+    )
     return resized
 
 
@@ -489,7 +506,12 @@ def rebuild(
         check_same(name, manifest.energy_models.get(name), found)
     layout = layout_of(model, config.inputs, config.chains, config.seed)
     layout = layout.fitted(model, kernel.conditional.constraints)
-    size = (len(layout.starts), layout.width, layout.shortest)
-    if size != (manifest.chains, manifest.width, manifest.shortest):
-        raise RunError("the manifest of this run is damaged: 'inputs' give other sequences.")
+    refuse(
+        (
+            (len(layout.starts), layout.width, layout.shortest)
+            != (manifest.chains, manifest.width, manifest.shortest),
+            "the manifest of this run is damaged: 'inputs' give other sequences.",
+        ),
+        kind=RunError,
+    )
     return kernel, layout

@@ -28,7 +28,7 @@ from maskov.diagnostics import Diagnosis, Summary, diagnose, summarise, to_arviz
 from maskov.diagnostics.convergence import kept_epochs
 from maskov.diagnostics.populations import population_figures
 from maskov.diagnostics.verdict import measured
-from maskov.errors import InputError, RunError
+from maskov.errors import InputError, RunError, refuse
 from maskov.fasta import Record, letter, numbered, to_fasta
 from maskov.runs.files import explained, write_atomically, write_file
 from maskov.runs.store import Store
@@ -150,8 +150,12 @@ class Run:
         from maskov.runs.manifest import load_model
         from maskov.ui.detokenise import detokenised
 
-        if self.manifest.inputs.templates is None:
-            raise InputError("this run has no templates, so nothing was filled.")
+        refuse(
+            (
+                self.manifest.inputs.templates is None,
+                "this run has no templates, so nothing was filled.",
+            )
+        )
         config = self.manifest.config
         speller = model or load_model(config.model, config.inputs.sources)
         found = fills_of_run(
@@ -172,8 +176,12 @@ class Run:
         """
         traced = [name for name, values in self.traces.items() if values.ndim == 2]
         known = ("energy", "r_hat", *traced)
-        if what not in known:
-            raise InputError(f"a run has no '{what}' to plot; use one of {', '.join(known)}.")
+        refuse(
+            (
+                what not in known,
+                f"a run has no '{what}' to plot; use one of {', '.join(known)}.",
+            )
+        )
         try:
             from matplotlib import pyplot
         except ImportError:
@@ -267,9 +275,11 @@ def _draw_trace(axes: Axes, run: Run, what: str) -> None:
     epochs = np.arange(1, done + 1)[traced]
     for chain in range(min(energy.shape[1], _MOST_LINES)):
         axes.plot(epochs, energy[traced, chain], color="tab:blue", alpha=0.25, linewidth=0.8)
-    unit, time, before = "chains", "epoch", "burn-in"
-    if manifest.particles:
-        unit, time, before = "particles", "point of the path", "before the target"
+    unit, time, before = (
+        ("particles", "point of the path", "before the target")
+        if manifest.particles
+        else ("chains", "epoch", "burn-in")
+    )
     axes.plot(epochs, energy[traced].mean(1), color="black", label=f"mean of all {unit}")
     if burn_in := manifest.burn_in(done):
         axes.axvspan(0.5, burn_in + 0.5, color="0.9", label=before)
@@ -364,18 +374,17 @@ def write_library(store: Store, anew: bool = True) -> None:
         return
     samples, several = store.samples(), bool(store.manifest.config.thin)
     with explained(store.path):
-        records = to_fasta(record_of(sample, several) for sample in samples)
-        write_atomically(store.path / FASTA, records.encode("utf-8", "replace"))
+        files = {FASTA: to_fasta(record_of(sample, several) for sample in samples)}
         if any(sample.mutations is not None for sample in samples):
-            table = mutation_table(samples, several).encode("utf-8", "replace")
-            write_atomically(store.path / TABLE, table)
+            files[TABLE] = mutation_table(samples, several)
+        for name, content in files.items():
+            write_atomically(store.path / name, content.encode("utf-8", "replace"))
 
 
 def record_of(sample: Sample, several: bool) -> Record:
     """Return a sample as a record; `several` says that chains have more than one."""
     numbers = (sample.chain, sample.epoch) if several else (sample.chain,)
-    name = numbered(str(sample.name), *numbers)
-    return Record(name, "".join(map(letter, sample.tokens)))
+    return Record(numbered(str(sample.name), *numbers), "".join(map(letter, sample.tokens)))
 
 
 def mutation_table(samples: list[Sample], several: bool) -> str:

@@ -30,6 +30,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load as from_bytes, save as to_bytes
 
 from maskov.config import Manifest
+from maskov.errors import refuse
 from maskov.execution.buffers import (
     AHEAD,
     COUNTS,
@@ -190,8 +191,13 @@ def unpack(body: bytes) -> GroupState:
     try:
         _, numbers = read_header(io.BytesIO(body))
         groups, _ = numbers.pop("site_groups"), numbers.pop("run")
-        if type(groups) is not int or {n: type(one) for n, one in numbers.items()} != _NUMBERS:
-            raise ValueError("its numbers are of another kind")
+        refuse(
+            (
+                type(groups) is not int or {n: type(one) for n, one in numbers.items()} != _NUMBERS,
+                "its numbers are of another kind",
+            ),
+            kind=ValueError,
+        )
         parts: dict[str, dict[str, Any]] = {}
         for name, tensor in from_bytes(body).items():
             part, _, inner = name.rpartition(".")
@@ -222,16 +228,17 @@ def read_header(file: IO[bytes]) -> tuple[Sizes, dict[str, Any]]:
     One that promises other bytes is refused.
     """
     size = int.from_bytes(file.read(8), "little")
-    if size > _MOST_HEADER:
-        raise ValueError("its header is too long")
+    refuse((size > _MOST_HEADER, "its header is too long"), kind=ValueError)
     found = json.loads(file.read(size))
     numbers = dict(json.loads(found.pop("__metadata__")["group"]))
     sizes = {
         str(name): (_KINDS[entry["dtype"]], tuple(entry["shape"])) for name, entry in found.items()
     }
     promised = sum(kind.itemsize * prod(shape) for kind, shape in sizes.values())
-    if file.tell() + promised != file.seek(0, io.SEEK_END):
-        raise ValueError("it is of another size")
+    refuse(
+        (file.tell() + promised != file.seek(0, io.SEEK_END), "it is of another size"),
+        kind=ValueError,
+    )
     return sizes, numbers
 
 
@@ -327,9 +334,14 @@ class GroupShape:
             orders, terms = (sizes[f"buffers.{name}"][1][1] for name in ("reveal", "terms"))
             passes = sizes["buffers.slot_pending"][1][-1] - FILLS - orders * length
             parts = sizes["buffers.values"][1][-1]
-            known = 0 <= orders <= terms <= parts <= _MOST_STAGES and parts
-            if not (self.windows and 1 <= passes <= length and known):
-                raise ValueError("more passes or parts of an energy than a chain has")
+            known = self.windows and 1 <= passes <= length
+            refuse(
+                (
+                    not (known and 0 <= orders <= terms <= parts <= _MOST_STAGES and parts),
+                    "more passes or parts of an energy than a chain has",
+                ),
+                kind=ValueError,
+            )
             real = partial(torch.empty, dtype=torch.float64, device="meta")
             values, remembered = real((rows, length + 1, parts)), real((rows, terms, length))
             reveal = chains.tokens[:, None].expand(rows, orders, length)
@@ -339,8 +351,13 @@ class GroupShape:
             ).tensors()
         slots = (sizes["buffers.slot_place"][1][0] - 1) // rows
         stages = sizes["buffers.draw_accept"][1][-1]
-        if not (1 <= slots <= min(self.slots, length) and 1 <= stages <= _MOST_STAGES):
-            raise ValueError("more slots or stages than a chain has")
+        refuse(
+            (
+                not (1 <= slots <= min(self.slots, length) and 1 <= stages <= _MOST_STAGES),
+                "more slots or stages than a chain has",
+            ),
+            kind=ValueError,
+        )
         return SiteBuffers.of(chains, stages, 0, slots, AHEAD).tensors()
 
     def fits(self, state: GroupState) -> bool:

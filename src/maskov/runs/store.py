@@ -34,7 +34,7 @@ import numpy as np
 import numpy.typing as npt
 
 from maskov.config import Manifest, fields_of, from_json, read_manifest
-from maskov.errors import InputError, RunError
+from maskov.errors import InputError, RunError, refuse, refusing
 from maskov.execution.buffers import COUNTS, ENERGIES
 from maskov.runs.files import (
     MOST_BYTES,
@@ -132,8 +132,13 @@ class Records:
             return self._held
         try:
             with open_regular(self.path) as file:
-                if file.read(len(self._start)) != self._start:
-                    raise ValueError(f"{self.path.name} is not of this run")
+                refuse(
+                    (
+                        file.read(len(self._start)) != self._start,
+                        f"{self.path.name} is not of this run",
+                    ),
+                    kind=ValueError,
+                )
                 check_size(file, self._size)
                 return np.memmap(file, self._kind, "r", len(self._start), self._shape)
         except (OSError, ValueError) as error:
@@ -236,15 +241,23 @@ class Store:
     def check_free(cls, path: Path) -> None:
         """Refuse a path that holds something already, before any work is done."""
         with explained(path):
-            if (path / "manifest.json").is_file():
-                raise RunError(
+            refuse(
+                (
+                    (path / "manifest.json").is_file(),
                     f"'{path}' already holds a run; continue with `maskov resume {path}` or give "
-                    "another --out."
-                )
+                    "another --out.",
+                ),
+                kind=RunError,
+            )
             # The manifest is what is written first.
             left = {"lock", "manifest.json.tmp"}
-            if path.exists() and not (path.is_dir() and set(os.listdir(path)) <= left):
-                raise RunError(f"'{path}' already holds something else; give another --out.")
+            refuse(
+                (
+                    path.exists() and not (path.is_dir() and set(os.listdir(path)) <= left),
+                    f"'{path}' already holds something else; give another --out.",
+                ),
+                kind=RunError,
+            )
 
     @classmethod
     def create(cls, path: Path, manifest: Manifest) -> Store:
@@ -264,10 +277,13 @@ class Store:
     @classmethod
     def open(cls, path: Path) -> Store:
         """Open an existing run folder."""
-        try:
+        with refusing(
+            f"'{path}' is not a run folder: it has no readable manifest.",
+            OSError,
+            ValueError,
+            kind=RunError,
+        ):
             text = read_text(path / "manifest.json")
-        except (OSError, ValueError) as error:
-            raise RunError(f"'{path}' is not a run folder: it has no readable manifest.") from error
         return cls(read_manifest(text, str(path)), path)
 
     def discard(self) -> None:
@@ -282,8 +298,13 @@ class Store:
         self.check_unchanged()
         check_folder(self.path)
         saved = self.path / "checkpoints"
-        if saved.exists() and not saved.is_dir():
-            raise RunError(f"'{saved}' is not a folder; remove it, and the run starts again.")
+        refuse(
+            (
+                saved.exists() and not saved.is_dir(),
+                f"'{saved}' is not a folder; remove it, and the run starts again.",
+            ),
+            kind=RunError,
+        )
         for array in self._arrays.values():
             if array.path is not None and array.path.exists():
                 array.read()
@@ -291,20 +312,25 @@ class Store:
     def check_unchanged(self) -> None:
         """Refuse a manifest that is not the one of the first checkpoint."""
         try:
-            content = read_text(self.path / "checkpoints" / "manifest")
-            expected, _, text = content.partition("\n")
+            expected, _, text = read_text(self.path / "checkpoints" / "manifest").partition("\n")
             whole = hashlib.sha256(text.encode()).hexdigest() == expected
             before = json.loads(text) if whole else {}
         except (OSError, ValueError):  # damaged, it proves nothing
             return
         now = fields_of(self.manifest)
         # One that is missing is not what it was, either.
-        changed = sorted(n for n in before.keys() | now.keys() if before.get(n, n) != now.get(n, n))
-        if before and changed:
-            raise RunError(
-                f"the manifest of '{self.path}' was changed after the run began: '{changed[0]}' is "
-                "not what it was; put it back, or start a new run."
-            )
+        names = sorted(before.keys() | now.keys()) if before else []
+        refuse(
+            *(
+                (
+                    before.get(name, name) != now.get(name, name),
+                    f"the manifest of '{self.path}' was changed after the run began: '{name}' is "
+                    "not what it was; put it back, or start a new run.",
+                )
+                for name in names
+            ),
+            kind=RunError,
+        )
 
     def prepare(self) -> None:
         """Make what a run needs to begin or to continue, and is not there.
@@ -327,11 +353,14 @@ class Store:
 
     def _write_manifest(self) -> None:
         text = json.dumps(asdict(self.manifest), indent=2, ensure_ascii=False).encode()
-        if len(text) > MOST_BYTES:
-            raise RunError(
+        refuse(
+            (
+                len(text) > MOST_BYTES,
                 f"the manifest would have more than {MOST_BYTES >> 20} MiB: give fewer or shorter "
-                "texts, in several runs."
-            )
+                "texts, in several runs.",
+            ),
+            kind=RunError,
+        )
         write_atomically(self.path / "manifest.json", text)
 
     # Arrays.
@@ -353,9 +382,11 @@ class Store:
 
     def traces(self) -> Traces:
         """Return the traces, epochs × chains; without epochs after one that ended the run."""
-        epochs = self.manifest.epochs
         # Copies: records on disk may change, and other libraries cannot read fields of records.
-        return {name: np.array(one.read()[name][:epochs]) for name, one in self.traced().items()}
+        return {
+            name: np.array(one.read()[name][: self.manifest.epochs])
+            for name, one in self.traced().items()
+        }
 
     def row(self, epoch: int) -> Traces:
         """Return what all chains came to in an epoch."""
@@ -418,8 +449,7 @@ class Store:
         if not self.durable:
             self._samples += samples
             return
-        path = self.path / "samples.jsonl"
-        with explained(self.path), open_to_write(path, os.O_APPEND) as file:
+        with explained(self.path), open_to_write(self.path / "samples.jsonl", os.O_APPEND) as file:
             # At once: who reads along sees whole lines.
             file.write(b"".join(sample.to_json().encode() + b"\n" for sample in samples))
 
@@ -444,8 +474,9 @@ class Store:
             with open_regular(self.path / "samples.jsonl") as file:
                 while line := file.readline(_MOST_LINE):
                     found.append(from_json(Sample, line.decode()))
-                    if len(found) > most:
-                        raise ValueError(f"there are more than {most} lines")
+                    refuse(
+                        (len(found) > most, f"there are more than {most} lines"), kind=ValueError
+                    )
         except (OSError, ValueError, InputError) as error:
             reason = (getattr(error, "strerror", None) or str(error)).partition("\n")[0]
             raise RunError(

@@ -32,10 +32,11 @@ def readable_spans(text: str, tokens: Sequence[str]) -> list[str] | None:
     if spans is None or any(token.startswith(_SPACES) for token in tokens):
         return spans  # such a vocabulary knows its spaces
     words = [span.strip() for span in spans]
-    if any(token.startswith("##") for token in tokens):
-        spaces = [not (token.startswith("##") and len(token) > 2) for token in tokens]
-    else:
-        spaces = [span[:1].isspace() for span in spans]
+    marked = any(token.startswith("##") for token in tokens)
+    spaces = [
+        not (token.startswith("##") and len(token) > 2) if marked else span[:1].isspace()
+        for token, span in zip(tokens, spans, strict=True)
+    ]
     return [" " * space + word for word, space in zip(words, respaced(words, spaces), strict=True)]
 
 

@@ -32,7 +32,7 @@ from typing import Any
 import torch
 
 from maskov.config import Manifest, Schedule
-from maskov.errors import InputError, MaskovError, RunError
+from maskov.errors import InputError, MaskovError, RunError, refuse, refusing
 from maskov.execution.population_rounds import population_sampler
 from maskov.execution.recorded import sampler_for
 from maskov.execution.recorded_gibbs import records_gibbs
@@ -259,9 +259,11 @@ class Processes(Pool):
             self._devices.append(worker.device)
             code = worker.end()
             how = f"by signal {-code}" if code < 0 else f"with code {code}"
-            advice = "their messages, if any, are on standard error; continue without --workers"
-            if code == -signal.SIGKILL:  # as a process ends where memory runs out
-                advice = "there may be too little memory for so many: continue with fewer --workers"
+            advice = (
+                "there may be too little memory for so many: continue with fewer --workers"
+                if code == -signal.SIGKILL  # as a process ends where memory runs out
+                else "their messages, if any, are on standard error; continue without --workers"
+            )
             return f"worker after worker died ({how}); {advice}."
         self._idle.append(worker)
         return result
@@ -344,11 +346,9 @@ class Cluster(Pool):
         seconds: float,
         stop: Callable[[], bool] | None = None,
     ) -> None:
-        try:
+        with refusing("--workers ray needs Ray: pip install '.[ray]'.", ImportError):
             import ray
             import ray.exceptions
-        except ImportError as error:
-            raise InputError("--workers ray needs Ray: pip install '.[ray]'.") from error
         self._ray: Any = ray
         self._ours = not self._ray.is_initialized()
         if self._ours:
@@ -357,10 +357,12 @@ class Cluster(Pool):
         cpus = job.manifest.config.execution.threads if device.type == "cpu" else 1
         there = self._ray.cluster_resources()
         room = min(there.get("CPU", 0) / cpus, there.get("GPU", 0) / gpus if gpus else math.inf)
-        if not workers.count and room < 1:
-            raise InputError(
-                f"the Ray cluster has no node for a worker of {cpus} cores and {gpus:g} GPUs."
+        refuse(
+            (
+                not workers.count and room < 1,
+                f"the Ray cluster has no node for a worker of {cpus} cores and {gpus:g} GPUs.",
             )
+        )
         super().__init__(workers.count or int(room), seconds, stop)
         # A GPU is lent to a task as the only one it can see.
         self._device = "cuda" if gpus else str(device)

@@ -345,13 +345,15 @@ def metadata(manifest: Manifest) -> dict[str, str]:
     particles, around = manifest.particles, manifest.config.kernel
     kernel = part_of(around, "kernel") if particles else around
     temperature = manifest.schedule.target_temperature or f"{kernel.get('target_temperature', 1):g}"
-    sizes = {"chains": f"{manifest.chains:,}"}
-    if particles:
-        sizes = {
+    sizes = (
+        {
             "populations": f"{manifest.chains // particles:,} of {particles:,} particles each, "
             f"drawn from {around['start']}",
             "path": f"{manifest.epochs:,} points, moves of a particle at each: {around['moves']}",
         }
+        if particles
+        else {"chains": f"{manifest.chains:,}"}
+    )
     entries = {
         "model": f"{model.name} #{model.fingerprint[:12]}",
         "prefix": model.source.prefix,
@@ -529,8 +531,8 @@ def score_samples(model: MaskedModel, samples: Sequence[Sample]) -> list[Terms]:
     for begin in range(0, len(samples), _SCORED):
         group = samples[begin : begin + _SCORED]
         source = torch.tensor([sample.template for sample in group], device=model.device)
-        ids = padded([sample.ids for sample in group], model.mask_id, model.device)
-        given = replace(ids, source=source)
+        ids = [sample.ids for sample in group]
+        given = replace(padded(ids, model.mask_id, model.device), source=source)
         given = replace(given, pass_cache=scorer.cache(given))
         scorer.check()
         raw, norm = (energy.terms(model, given).tolist() for energy in (Raw(), Norm()))

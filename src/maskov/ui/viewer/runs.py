@@ -132,9 +132,9 @@ def stamp_of(path: Path) -> Stamp:
 
 def _runs_of(place: Path) -> list[Path]:
     """Return a run folder, or those in a folder."""
-    if (place / "manifest.json").is_file():
-        return [place]
-    return [file.parent for file in place.glob("*/manifest.json") if file.is_file()]
+    own = (place / "manifest.json").is_file()
+    files = place.glob("manifest.json" if own else "*/manifest.json")
+    return [file.parent for file in files if file.is_file()]
 
 
 def _changed(path: Path) -> int:
@@ -197,9 +197,11 @@ class Player:
         replay = replayer.epoch(chain, epoch)
         texts, steps = [spelled(model.token_strings(replay.before))], []
         for step in replay.steps:
-            places = [(place, 1, 1) for place in step.positions]
-            if step.start is not None:
-                places = [(step.start, len(step.old), len(step.new))]
+            places = (
+                [(place, 1, 1) for place in step.positions]
+                if step.start is None
+                else [(step.start, len(step.old), len(step.new))]
+            )
             words = model.token_strings(step.before), model.token_strings(step.proposed)
             told = {name: one for name, one in vars(step).items() if name not in _WHOLE}
             steps.append(

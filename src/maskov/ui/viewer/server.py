@@ -33,7 +33,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from maskov.config import check_name
-from maskov.errors import InputError, MaskovError, reason_of, refuse
+from maskov.errors import InputError, MaskovError, reason_of, refuse, required
 from maskov.models import DEFAULT_MODEL
 from maskov.parts import written
 from maskov.runs import Run
@@ -68,6 +68,7 @@ _FILES = {
     for package in ("report", "viewer")
     for file in (Path(__file__).parents[1] / package / "static").iterdir()
 }
+_MISSING = partial(HTTPException, 404)
 _STOPPING_SECONDS = 10.0
 # Pages and the progress of a run have all other threads. The player replays one epoch at a time,
 # and waits while a model is loaded.
@@ -342,10 +343,7 @@ def create_app(
     @router.get("/")
     @router.get("/{name}")
     def page_or_file(name: str = "") -> FileResponse:
-        path = _FILES.get(_PAGES.get(name, name))
-        if path is None:
-            raise HTTPException(404)
-        return FileResponse(path)
+        return FileResponse(required(_FILES.get(_PAGES.get(name, name)), "Not Found", _MISSING))
 
     app.include_router(router)
     return app
@@ -354,18 +352,26 @@ def create_app(
 def _refusal(request: Request) -> Json | None:
     """Refuse what a page of another origin sent, and what is not small JSON."""
     headers = request.headers
-    if headers.get("content-type", "").split(";")[0].strip() != "application/json":
-        return Json({"detail": "send application/json"}, 415)
+    kind = headers.get("content-type", "").split(";")[0].strip()
     # Browsers say which page sent this, other clients say nothing. The site is compared by the
     # browser, so that it is right behind a proxy, which may change the host.
     origin = headers.get("origin", f"http://{headers.get('host')}")
     site = "same-origin" if origin == f"http://{headers.get('host')}" else "cross-site"
-    if headers.get("sec-fetch-site", site) not in ("same-origin", "none"):
-        return Json({"detail": "sent by another page"}, 403)
     length = headers.get("content-length", "")
-    if not length.isdecimal() or int(length) > LONGEST_BODY:
-        return Json({"detail": f"send at most {LONGEST_BODY} bytes, and their number"}, 413)
-    return None
+    rules = (
+        (kind != "application/json", "send application/json", 415),
+        (
+            headers.get("sec-fetch-site", site) not in ("same-origin", "none"),
+            "sent by another page",
+            403,
+        ),
+        (
+            not length.isdecimal() or int(length) > LONGEST_BODY,
+            f"send at most {LONGEST_BODY} bytes, and their number",
+            413,
+        ),
+    )
+    return next((Json({"detail": why}, code) for wrong, why, code in rules if wrong), None)
 
 
 def _in_threads(limiter: CapacityLimiter, handler: Callable[..., Any]) -> Callable[..., Any]:
@@ -383,9 +389,7 @@ def _add_runs(router: APIRouter, run_list: RunList, player: Player) -> None:
     replaying = partial(_in_threads, CapacityLimiter(_REPLAYING_THREADS))
 
     def opened(run_id: str) -> OpenedRun:
-        path = run_list.paths().get(run_id)
-        if path is None:
-            raise HTTPException(404, "no such run")
+        path = required(run_list.paths().get(run_id), "no such run", _MISSING)
         return OpenedRun(path, stamp_of(path), Run.open(path))
 
     @router.get("/report")
@@ -440,16 +444,14 @@ def _add_live(router: APIRouter, live: LiveRuns | None) -> None:
 
     @router.post("/api/live")
     def start(request: RunRequest) -> Json:
-        if live is None:
-            raise HTTPException(403, "this server starts no runs")
+        runs = required(live, "this server starts no runs", partial(HTTPException, 403))
         request.check()
-        return Json(live.start(request).progress())
+        return Json(runs.start(request).progress())
 
     @router.post("/api/live/stop")
     def stop(request: Annotated[dict[str, Any], Body(max_length=0)]) -> Response:
-        if live is None or live.current is None:
-            raise HTTPException(404, "no run was started")
-        live.current.stop()
+        current = None if live is None else live.current
+        required(current, "no run was started", _MISSING).stop()
         return Response(status_code=204)
 
 
