@@ -98,7 +98,7 @@ def test_a_run_goes_on_after_any_round(tmp_path, monkeypatch, kind, kernel, more
     class Stopping(kind):
         def advance(self):
             rounds.append(1)
-            if len(rounds) % 4 == 0:
+            if len(rounds) % 5 == 0:
                 raise Interrupted("asked to stop")
             super().advance()
 

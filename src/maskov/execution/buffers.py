@@ -25,6 +25,8 @@ FREE = -1
 IDLE, FILLING = -2, -1
 # The passes that fill a window, given the new tokens and given the old ones, come last.
 FILLS = 2
+# Of so many rounds it is remembered how much was waiting.
+WAITING = 2
 
 
 @dataclass
@@ -34,7 +36,8 @@ class Buffers:
     `step` is the chain's step at the start of its epoch and `epoch_step` the steps of the epoch
     that are done, of `steps`. `opening` chains have yet to begin their epoch; `offered` says that a
     round is under way. `counts` and `rejected`, where a proposal was rejected, are those of this
-    epoch.
+    epoch. `waiting` holds, for the latest rounds, the tokens of passes that were waiting, the
+    positions that were waiting for the head, and the epoch of the slowest chain.
 
     The fields that begin with `slot_` have a row for each proposal under test, which waits for its
     `slot_pending` passes. One row more than needed is kept at the end, where batches of fixed size
@@ -63,6 +66,7 @@ class Buffers:
     ring_counts: Int[Tensor, "ring chains counts"]
     ring_tokens: Int[Tensor, "ring chains length"]
     ring_rejected: Bool[Tensor, "ring chains length"]
+    waiting: Int[Tensor, "rounds 3"]
 
     slot_pending: Bool[Tensor, "slots passes"]
     slot_hidden: Float[Tensor, "slots columns hidden"]
@@ -260,6 +264,7 @@ def _shared(
         "ring_counts": whole(ring, count, len(COUNTS) + experts),
         "ring_tokens": whole(ring, count, length),
         "ring_rejected": flags(ring, count, length),
+        "waiting": torch.tensor([[0, 0, epoch]] * WAITING, device=state.tokens.device),
         "slot_pending": flags(pending),
         "slot_hidden": hidden.new_zeros((*vectors, hidden.shape[-1])),
         "slot_logit": real(vectors),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from maskov.execution.recorded import new_buffers, sampler_for
+from maskov.execution.recorded import Recording, new_buffers, sampler_for
 from maskov.execution.rounds import Rounds
 from maskov.execution.window_rounds import WindowRounds
 from maskov.kernels import Kernel, Population
@@ -57,8 +57,9 @@ class PopulationRounds:
         assert isinstance(rounds, WindowRounds)
         rounds.weigh(energy)
         rounds.limit.fill_(1)
+        advance = rounds.advance_promptly if isinstance(rounds, Recording) else rounds.advance
         with refuse_out_of_memory():
             while rounds.slowest() < 1:
                 scorer.batcher.raise_if_stopped()
-                rounds.advance()
+                advance()
         return rounds.state(chains), rounds.row(0)

@@ -1,9 +1,9 @@
 """Rounds for a GPU: no shape depends on contents, so that nothing waits for the device.
 
 A round has a capacity of so many tokens; the passes that fill it are chosen on the device, those of
-the chains with the most steps left first. The parts of a round are recorded as CUDA graphs, one for
-each capacity, and replayed. Before each part the host reads how much waits for it, and takes the
-smallest capacity that holds it.
+the chains with the most steps left first. Whole rounds are recorded as CUDA graphs, one for each
+capacity, and replayed. The host learns what is waiting two rounds late, which is early enough to
+choose the next capacity and to see that everything is done.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 import weakref
 from abc import abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ import torch
 from maskov.energies.base import Energy
 from maskov.energies.counting import Length, LengthPrior, PredictedLength
 from maskov.energies.ordered import Ordered
-from maskov.execution.buffers import COUNTS, IDLE, Buffers, SiteBuffers, WindowBuffers
+from maskov.execution.buffers import COUNTS, Buffers, SiteBuffers, WindowBuffers
 from maskov.execution.rounds import Rounds
 from maskov.execution.site_rounds import SiteRounds
 from maskov.execution.window_rounds import (
@@ -71,18 +72,28 @@ class Recording(Rounds):
         self._sizes = sorted({min(size, everything) for size in self._head_sizes()})
         self._capacity, self._size = self._capacities[0], self._sizes[0]
         self._recorded: dict[Any, Any] = {}
-        self._waiting = torch.zeros(3, dtype=torch.long, device=self.buffers.tokens.device)
-        self._note()
+        # Notes to the host, each with the event that says when it can be read.
+        self._posted: deque[tuple[Tensor, Any]] = deque()
+        # What the host reads in the middle of a round.
+        self._seen = torch.zeros_like(self.buffers.waiting[0])
+        self._expect()
 
     @abstractmethod
     def _head_sizes(self) -> Iterable[int]:
         """Return the numbers of positions for which rounds are laid out."""
 
+    def _expect(self) -> None:
+        """Begin with the notes that were posted last."""
+        self._posted = deque((row, None) for row in self.buffers.waiting.cpu())
+        self._slowest = int(self.buffers.waiting[0, -1])
+        # Chains that go on, as far as the host knows.
+        self._active = len(self._rows)
+
     def reload(self, buffers: Buffers) -> bool:
         """Load other chains, if what was recorded holds for them."""
         if not super().reload(buffers):
             return False
-        self._note()
+        self._expect()
         return True
 
     def row(self, epoch: int) -> dict[str, Tensor]:
@@ -92,38 +103,62 @@ class Recording(Rounds):
         return row
 
     def slowest(self) -> int:
-        """Return the epoch of the slowest chain."""
-        return int(self._waiting[2])
+        """Return the epoch of the slowest chain, known to the host."""
+        return self._slowest
+
+    def advance_promptly(self) -> None:
+        """Do a round that holds all that waits for it.
+
+        The device waits once while the host reads how much that is, which costs less than rounds of
+        a wrong size where epochs are as short as those of populations.
+        """
+        device = self.buffers.tokens.device
+        self._size = fitting(self._sizes, self._active)
+        for _ in range(self.turns):
+            play(self._recorded, ("prepare", self._size), self._prepare, device)
+        play(self._recorded, "now", self._look, device)
+        tokens, self._active, self._slowest = self._seen.tolist()
+        if self._active:
+            self._capacity = fitting(self._capacities, tokens)
+            play(self._recorded, ("test", self._capacity), self._test, device)
+
+    def _look(self) -> None:
+        """See how many tokens of passes wait, how many chains go on, and the slowest epoch."""
+        b = self.buffers
+        active = (b.epoch < self.limit).sum()
+        self._seen.copy_(torch.stack([self._tokens_waiting(), active, b.epoch.min()]))
+
+    def _tokens_waiting(self) -> Int[Tensor, ""]:
+        cost = self._costs()[self._owner]
+        return (self.buffers.slot_pending[:-1].sum(1) * cost).sum()
 
     def advance(self) -> None:
-        """Do a round, each part of it as large as what waits for it."""
-        device = self.buffers.tokens.device
+        """Do a round whose capacity suits what was waiting two rounds ago."""
+        posted, event = self._posted.popleft()
+        if event is not None:
+            event.synchronize()
+        tokens, stale, self._slowest = posted.tolist()
+        self._capacity = self._capacity_for(tokens)
+        self._size, device = fitting(self._sizes, stale), self.buffers.tokens.device
         for _ in range(self.turns):
-            self._size = fitting(self._sizes, int(self._waiting[1]))
-            play(self._recorded, ("prepare", self._size), self._prepared, device)
-        self._capacity = fitting(self._capacities, int(self._waiting[0]))
-        play(self._recorded, ("test", self._capacity), self._tested, device)
+            play(self._recorded, ("prepare", self._size), self._prepare, device)
+        play(self._recorded, ("test", self._capacity), self._test, device)
+        self._posted.append(self._post())
 
-    def _prepared(self) -> None:
-        self._prepare()
-        self._note()
+    def _post(self) -> tuple[Tensor, Any]:
+        """Send the host a note of what is waiting, to be read when it has arrived."""
+        latest = self.buffers.waiting[-1]
+        if not latest.is_cuda:
+            return latest.clone(), None
+        note = torch.empty(latest.shape, dtype=latest.dtype, pin_memory=True)
+        note.copy_(latest, non_blocking=True)
+        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        event.record()
+        return note, event
 
-    def _tested(self) -> None:
-        self._test()
-        self._note()
-
-    def _note(self) -> None:
-        """Note for the host how much waits now: tokens of passes, and positions for the head.
-
-        Also the epoch of the slowest chain.
-        """
-        b = self.buffers
-        tokens = (b.slot_pending[:-1].sum(1) * self._costs()[self._owner]).sum()
-        self._waiting.copy_(torch.stack([tokens, self._positions(), b.epoch.min()]))
-
-    @abstractmethod
-    def _positions(self) -> Int[Tensor, ""]:
-        """Return the number of positions that wait for the head."""
+    def _capacity_for(self, tokens: int) -> int:
+        """Return the capacity for so many tokens that wait."""
+        return fitting(self._capacities, tokens)
 
     def _pass(self) -> None:
         """Run as many of the passes that slots wait for as there is capacity for."""
@@ -192,6 +227,13 @@ class Recording(Rounds):
         """Return the steps that each chain may still do."""
         return (self.limit - self.buffers.epoch) * self.buffers.steps - self.buffers.epoch_step
 
+    def _note(self, positions: Tensor) -> None:
+        """Remember for the host how much is waiting now: tokens of passes, and these positions."""
+        b = self.buffers
+        tokens = self._tokens_waiting()
+        b.waiting[:-1] = b.waiting[1:].clone()
+        b.waiting[-1] = torch.stack([tokens, positions, b.epoch.min()])
+
     def _rows_of(self, chosen: Bool[Tensor, " chains"]) -> Int[Tensor, " chains"] | None:
         return self._rows
 
@@ -244,22 +286,40 @@ class RecordedSites(Recording, SiteRounds):
             usable = torch.maximum(usable, left * (left > 0).sum() // left.sum().clamp(min=1))
         return usable.clamp(1, self._slots)
 
-    def _positions(self) -> Int[Tensor, ""]:
-        return self._stale().sum()
+    def _settle(self) -> None:
+        """Move chains along, and post how much is waiting now."""
+        super()._settle()
+        self._note(self._stale().sum())
 
 
 class RecordedWindows(Recording, WindowRounds):
     """A group of chains on a GPU that fill windows, in rounds that are recorded and replayed."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        # The most positions that could be filled at once in this round.
+        self._fillable = torch.zeros_like(self.limit)
 
     def _head_sizes(self) -> Iterable[int]:
         # The positions of a block are filled at once.
         most = max(_PLACES_FILLED[0], self.largest_block)
         return [most, *(size for size in _PLACES_FILLED if size > most)]
 
-    def _positions(self) -> Int[Tensor, ""]:
-        # Windows of one position are filled as soon as they begin.
-        begins = (self.buffers.stage == IDLE) & (self.buffers.epoch < self.limit)
-        return torch.maximum(self._to_fill()[1].sum() + begins.sum(), self._stale().sum())
+    def _capacity_for(self, tokens: int) -> int:
+        """Return the largest capacity that is used up; the rest waits for the next round."""
+        full = (capacity for capacity in self._capacities if capacity <= tokens)
+        return max(full, default=self._capacities[0])
+
+    def _test(self) -> None:
+        """Post how much is waiting now, and end the round.
+
+        Chains come to their fills together, every few rounds: to lay a round out for those of one
+        with few would let chains wait. The most positions are forgotten slowly.
+        """
+        lately = self.buffers.waiting[-1, 1] * 7 // 8
+        self._note(torch.maximum(self._fillable, self._stale().sum()).maximum(lately))
+        self._fillable.zero_()
+        super()._test()
 
     def _most_vectors(self, passes: int) -> int:
         """Return how many vectors so many passes may be asked for, within the capacity.
@@ -279,6 +339,7 @@ class RecordedWindows(Recording, WindowRounds):
     def _places_to_fill(
         self, ready: Bool[Tensor, " chains"], at: Bool[Tensor, "chains length"]
     ) -> tuple[Bool[Tensor, " chains"], Tensor, Tensor] | None:
+        self._fillable.copy_(torch.maximum(self._fillable, (ready[:, None] & at).sum()))
         # All positions of a window that are filled at once, or none of them.
         fewest = min(self._size, len(ready))
         self._filled = choose_first(ready, at.sum(1).clamp(min=1), self._size, fewest)

@@ -105,7 +105,7 @@ class Rounds(ABC):
 
     @abstractmethod
     def _prepare(self) -> None:
-        """Begin a round: end and begin epochs, draw what needs no pass, and ask for passes."""
+        """Begin a round: end and begin epochs, and draw what needs no pass."""
 
     @abstractmethod
     def _test(self) -> None:

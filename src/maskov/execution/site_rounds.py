@@ -31,9 +31,9 @@ class SiteRounds(Rounds):
         self._close()
         self._open()
         self._draw()
-        self._offer()
 
     def _test(self) -> None:
+        self._offer()
         self._pass()
         self._decide()
         self._settle()

@@ -286,16 +286,11 @@ class WindowRounds(Rounds):
         wanted = torch.stack([fills, reads], dim=1)
         pending.copy_(torch.where(chosen[:, None], wanted, pending))
 
-    def _to_fill(self) -> tuple[Bool[Tensor, " chains"], Bool[Tensor, "chains length"]]:
-        """Return which windows have what they wait for, and the next positions of these."""
-        b = self.buffers
-        ready = (b.stage == FILLING) & ~b.slot_pending[:-1].any(1)
-        return ready, ready[:, None] & (b.window == b.level[:, None])
-
     def _fill(self) -> None:
         """Draw the next positions of windows that have what they wait for."""
         b = self.buffers
-        found = self._places_to_fill(*self._to_fill())
+        ready = (b.stage == FILLING) & ~b.slot_pending[:-1].any(1)
+        found = self._places_to_fill(ready, b.window == b.level[:, None])
         if found is None:
             return
         filled, row, place = found
@@ -630,7 +625,7 @@ class WindowRounds(Rounds):
         """Return the windows that are filled now, and where: rows and positions."""
         if not bool(ready.any()):
             return None
-        row, place = at.nonzero(as_tuple=True)
+        row, place = (ready[:, None] & at).nonzero(as_tuple=True)
         return ready, row, place
 
     def _spread(
