@@ -424,7 +424,7 @@ def _populations(
     """Take populations along the path; return what they say, and the passes of a particle."""
     count, before, rng = plan.particles * plan.populations, scorer.passes, CounterRng(plan.seed)
     chains = kernel.first(_blank(scorer.model, group, count), scorer, rng)
-    weights, rounds = [], PopulationRounds(scorer, rng)
+    weights, rounds = [], PopulationRounds(scorer, rng, group[0], group[0])
     for epoch in range(len(kernel.path)):
         chains = rounds.after(kernel.at(epoch, None, None), chains)
         weights.append(chains.log_weight.cpu().numpy())

@@ -17,6 +17,7 @@ from maskov import (
     Metropolis,
     Mixture,
     Norm,
+    Population,
     Raw,
     Schedule,
     resume,
@@ -116,6 +117,33 @@ def test_a_run_goes_on_after_any_round(tmp_path, monkeypatch, kind, kernel, more
     assert [one.to_json() for one in run.samples] == [one.to_json() for one in whole.samples]
     for name, trace in whole.traces.items():
         assert trace.tobytes() == run.traces[name].tobytes()
+
+
+def test_populations_go_on_from_their_last_point(tmp_path, monkeypatch):
+    """In float32 and of several lengths: the same bytes, whatever was recorded before the stop."""
+    model = tiny_bert("red green blue white black", dtype=torch.float32)
+    moved = Metropolis(Norm() + 0.5 * Ordered(), delayed=DelayedAcceptance(2))
+    kernel = Population(moved, Ordered(), 12, (0.2, 0.4, 0.7, 1.0), moves=5)
+    settings = {"schedule": Schedule(epochs=4), "chains": 24, "length": (3, 8), "seed": 4}
+    monkeypatch.setattr(
+        "maskov.execution.population_rounds.sampler_for", lambda *_: RecordedWindows
+    )
+    monkeypatch.setattr("maskov.execution.recorded._SMALLEST", 64)
+    whole = sample(model, kernel, out=tmp_path / "whole", **settings)
+    stops = 0
+    with pytest.raises(Interrupted):
+        sample(model, kernel, out=tmp_path / "cut", stop=Stopper(60), **settings)
+    while stops < 100:
+        stops += 1
+        try:
+            run = resume(tmp_path / "cut", model, stop=Stopper(60 + 20 * stops))
+            break
+        except Interrupted:
+            continue
+    assert stops > 1
+    assert [one.to_json() for one in run.samples] == [one.to_json() for one in whole.samples]
+    for name, trace in whole.traces.items():
+        assert trace.tobytes() == run.traces[name].tobytes(), name
 
 
 @pytest.mark.parametrize("first", ["lock-step", "asynchronous"])

@@ -21,10 +21,14 @@ def population_sampler(model: MaskedModel, kernel: Kernel) -> type[Rounds] | Non
 
 
 class PopulationRounds:
-    """Takes populations from point to point; what was recorded for one serves the next."""
+    """Takes populations from point to point; what was recorded for one serves the next.
 
-    def __init__(self, scorer: Scorer, rng: Rng) -> None:
+    Rounds are laid out for particles of the `shortest` and `mean` length of the run.
+    """
+
+    def __init__(self, scorer: Scorer, rng: Rng, shortest: int, mean: int) -> None:
         self._scorer, self._rng = scorer, rng
+        self._lengths = shortest, mean
         self._kernel: Population | None = None
         self._rounds: Rounds | None = None
 
@@ -49,10 +53,7 @@ class PopulationRounds:
         path, rounds = replace(kernel, epoch=0), self._rounds
         if rounds is None or path != self._kernel or not rounds.reload(buffers):
             self._rounds = None  # what it has recorded makes room
-            mean = int(chains.lengths.double().mean())
-            rounds = kind(
-                moving, scorer, self._rng, buffers, [moving], int(chains.lengths.min()), mean
-            )
+            rounds = kind(moving, scorer, self._rng, buffers, [moving], *self._lengths)
         self._kernel, self._rounds = path, rounds
         assert isinstance(rounds, WindowRounds)
         rounds.weigh(energy)

@@ -66,7 +66,7 @@ class TaskRunner:
         # What the last asynchronous group left on the device, for the next to use.
         self.sampler: Rounds | None = None
         self.gibbs: RecordedGibbs | None = None
-        self.populations = PopulationRounds(self.scorer, self.rng)
+        self.populations = PopulationRounds(self.scorer, self.rng, manifest.shortest, manifest.mean)
         # When chains that advance asynchronously were shown last.
         self._shown = 0.0
         self.group: GroupState
