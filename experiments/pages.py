@@ -37,7 +37,15 @@ _METHODS = {
     "ar beam 5": "translate-h200-tf32-padded",
 }
 
-
+# What kernels do, in the columns of a table.
+_KINDS = {
+    "products": ("products of the encoder",),
+    "attention": ("attention",),
+    "norms, activations": ("norms, activations",),
+    "head": ("products of the head", "softmax, log-sum-exp"),
+    "choice and book-keeping": ("choice, sorting", "copies", "others"),
+    "no kernel": ("no kernel",),
+}
 # The columns of the page of mixing.
 _ROWS = {
     "single sites, one early test": "single sites",
@@ -123,6 +131,14 @@ def speed(folder: Path) -> str:
          for file in ("rounds-h200-bfloat16", "rounds-translation-h200-tf32")
          for name, row in read(file)["rows"].items()),
     )  # fmt: skip
+    profiled = read("rounds-kernels-h200")["rows"]
+    kernels = _table(
+        ["", "passes/s", "share of the ceiling", *_KINDS],
+        ([name, _number(row["passes_per_second"]), f"{row['share']:.0%}" if "share" in row else "",
+          *(f"{sum(row['kernels'][one] for one in kinds):.0%}" for kinds in _KINDS.values())]
+         for name, row in profiled.items()),
+    )  # fmt: skip
+    populations = read("rounds-populations-h200")["rows"]
     scale = read("scale-cpu")
     speeds = {**scale["workers"]["rows"], **scale["ray"]["rows"]}
     processes = _table(
@@ -179,6 +195,19 @@ The same chains in rounds of every kind, wiki-any made as large as BERT-base ([t
 deroen-small on short sentences that repeat, in TF32 ([translation](rounds-translation-h200-tf32.json)):
 
 {kinds}
+
+What the time of half a second goes to, of the same chains and of populations of 1,024 particles in lock-step, two
+of them in turns ([rounds-kernels-h200.json](rounds-kernels-h200.json); the kernels had been compiled before):
+
+{kernels}
+
+Matrix products run at about 95% of the ceiling, so that attention, norms and activations, which move bytes, bound rounds
+of single sites and spans. Rounds of a grouped burn-in and of few chains are small: a round makes about 800 small
+kernels to draw, choose and decide, some 3 ms whatever its size. Populations in lock-step wait for the host.
+
+Since then a program of attention takes six heads one after the other, and populations go in rounds, too: four of 1,024 particles,
+{populations["populations"]["passes_each"]:.0f} passes each, {_number(populations["populations"]["passes_per_second"])} passes a second, recording included; {_number(profiled["populations"]["passes_per_second"])} before ([rounds-populations-h200.json](rounds-populations-h200.json)). In that file the default run is the first of its process on a
+new machine and compiles its kernels, too, which the run in the table had done: {populations["default"]["seconds"]:.0f} s.
 
 ## Scaling
 

@@ -211,6 +211,8 @@ def _rows(document: dict[str, Any]) -> list[str]:
             rows.append((nats, f"| {shown} | {nats:.3f} | 0, exactly | |"))
             continue
         verdict = "agree" if one["agree"] else "do not agree: a lower bound"
+        if length["problems"] and all("too few to compare" in said for said in length["problems"]):
+            verdict = "too few for a verdict: a lower bound"
         if one["agree"] and "longer" not in document:
             verdict = "agree, but none moved longer than the others: a lower bound"
         rows.append(
@@ -319,6 +321,8 @@ _ORDERED = " ".join(f"'{energy}@1'" for energy in NORMALISED)
 _COMMANDS = (
     "$ python -m experiments.studies.evidence text --device cuda --particles 1024 --passes 800 "
     "--only '0.69*ordered+0.26*norm@1' --out results/evidence",
+    "$ python -m experiments.studies.evidence text --device cuda --precision bfloat16 --particles "
+    "1024 --populations 2 --passes 4000 --only '0.69*ordered+0.26*norm@0.7' --out results/evidence",
     "$ python -m experiments.studies.evidence text --device cuda --particles 512 --passes 2500 "
     "--only norm@1 --out results/evidence",
     "$ python -m experiments.studies.evidence text --device cuda --particles 512 --passes 2000 "
@@ -336,7 +340,7 @@ _COMMANDS = (
     "$ python -m experiments.studies.evidence translation --data DATA/test --most 60 --out "
     "results/evidence",
     "$ python -m experiments.studies.evidence antibody --data DATA/antibody --model antiberty "
-    "--most 3 --only ordered --out results/evidence",
+    "--only ordered 'ordered(left-to-right)' --out results/evidence",
     "$ python -m experiments.studies.evidence antibody --data DATA/antibody --out results/evidence",
     "$ python -m experiments.studies.evidence page --out results/evidence",
 )

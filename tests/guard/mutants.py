@@ -36,6 +36,18 @@ MUTANTS = [
      RESIZING),
     ("moves/filling.py", "self._stuck | (~possible & ~(new.rank >= 0).any(1))", "self._stuck",
      "exact/test_constraints.py"),
+    # ordered energies and populations in rounds
+    ("execution/window_rounds.py", "first = rank.masked_fill(~changed, self._width)",
+     "first = 1 + rank.masked_fill(~changed, self._width)", ENGINES),
+    ("execution/window_rounds.py", "            (b.terms, b.slot_terms),\n", "", ENGINES),
+    ("execution/window_rounds.py", "torch.where(revealing[:, None], order >= number,",
+     "torch.where(revealing[:, None], order == number,", ENGINES),
+    ("models/scorer.py", "masked_fill(model.forbidden, -torch.inf) / temperature",
+     "masked_fill(model.forbidden, -torch.inf)", ENGINES),
+    ("execution/population_rounds.py", "        rounds.weigh(energy)\n", "", ENGINES),
+    ("execution/population_rounds.py", ", steps=kernel.steps(chains)", "", ENGINES),
+    ("execution/population_rounds.py", "kernel.begin(kernel.init(chains, scorer), self._rng)",
+     "kernel.init(chains, scorer)", ENGINES),
     # energies
     ("energies/base.py", "return log_normaliser - logit", "return 1.01 * log_normaliser - logit",
      "exact/test_grouped.py"),

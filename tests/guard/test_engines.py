@@ -64,9 +64,12 @@ WINDOWS = {
     "translations": (Norm(), Span(HOT, (1, 2, 3)), 2, READ),
 }
 BLOCKS = Site(HOT, Sweep(block=3))
+ORDERS = Ordered("left-to-right") + 0.7 * Ordered("right-to-left")
 COOL = Ordered("right-to-left", temperature=0.8)
+FILLED = {"chains": 4, "templates": TEMPLATES}
 # Lengths may become any of these.
 RESIZED = {"chains": 9, "length": (3, 7), "length_prior": "none"}
+LONG = {"chains": 9, "length": (5, 8)}
 SAMPLED = {"model": READ["model"], "chains": 3, "lengths": "top"}
 WEIGHED = RESIZED | {"length_prior": "3:1,4:2,5:4,6:2,7:1"}
 SIZED = Norm() + 0.5 * PredictedLength()
@@ -96,18 +99,8 @@ MORE = {
     "resizing in groups, early test": (Raw(groups=3), (Span(HOT), Resize(HOT)), 1, RESIZED),
     "by length": (Raw() + 0.5 * Length(5), (Span(HOT), Resize(HOT)), 2, WEIGHED),
     "ordered": (Norm() + 0.5 * Ordered(), Span(HOT), 2, LENGTHS),
-    "ordered, frozen": (
-        0.3 * Ordered() + Raw(),
-        (Site(HOT), Span(HOT)),
-        1,
-        {"chains": 4, "templates": TEMPLATES},
-    ),
-    "two orders": (
-        Ordered("left-to-right") + 0.4 * Raw() + 0.7 * Ordered("right-to-left") + 0.2 * COOL,
-        (Span(HOT), Site(HOT)),
-        (1, 3),
-        {"chains": 9, "length": (5, 8)},
-    ),
+    "ordered, frozen": (0.3 * Ordered() + Raw(), (Site(HOT), Span(HOT)), 1, FILLED),
+    "two orders": (ORDERS + 0.4 * Raw() + 0.2 * COOL, (Span(HOT), Site(HOT)), (1, 3), LONG),
     "ordered, in groups": (Norm(groups=3) + 0.5 * Ordered(), (Site(HOT), Span(HOT)), 0, LENGTHS),
     "ordered, translations": (Norm() + Ordered(), (BLOCKS, Span(HOT)), 0, READ),
     "translations of any length": (

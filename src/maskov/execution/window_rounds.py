@@ -4,6 +4,9 @@ A chain draws the window of its step, fills it, one rank of positions after the 
 tests the proposal. Spans, blocks, single sites and windows that change their size are all windows,
 and a mixture draws which of them a step has. Every pass that any chain waits for, to fill or to
 test, is run in the same round. A window of one position is filled from the chain's own passes.
+
+Ordered energies have a pass for each rank of their order; a test waits for those from the first
+changed place on.
 """
 
 from __future__ import annotations
