@@ -480,6 +480,7 @@ PAGES: dict[str, Callable[[Results], str]] = {
     "README.md": front_page,
     "variants/README.md": variants_page,
     "bench/README.md": lambda results: pages.speed(results.root / "bench"),
+    "bench/rounds.md": lambda results: pages.rounds(results.root / "bench"),
     "mixing/README.md": lambda results: pages.mixing(results.root / "mixing"),
 }
 

@@ -131,14 +131,6 @@ def speed(folder: Path) -> str:
          for file in ("rounds-h200-bfloat16", "rounds-translation-h200-tf32")
          for name, row in read(file)["rows"].items()),
     )  # fmt: skip
-    profiled = read("rounds-kernels-h200")["rows"]
-    kernels = _table(
-        ["", "passes/s", "share of the ceiling", *_KINDS],
-        ([name, _number(row["passes_per_second"]), f"{row['share']:.0%}" if "share" in row else "",
-          *(f"{sum(row['kernels'][one] for one in kinds):.0%}" for kinds in _KINDS.values())]
-         for name, row in profiled.items()),
-    )  # fmt: skip
-    populations = read("rounds-populations-h200")["rows"]
     scale = read("scale-cpu")
     speeds = {**scale["workers"]["rows"], **scale["ray"]["rows"]}
     processes = _table(
@@ -192,22 +184,9 @@ Proteins of 120 letters: AntiBERTy, 64 chains, E_norm, one early test, one epoch
 {runs(_PROTEINS)}
 
 The same chains in rounds of every kind, wiki-any made as large as BERT-base ([texts](rounds-h200-bfloat16.json)), and
-deroen-small on short sentences that repeat, in TF32 ([translation](rounds-translation-h200-tf32.json)):
+deroen-small on short sentences that repeat, in TF32 ([translation](rounds-translation-h200-tf32.json)); [where the time goes](rounds.md):
 
 {kinds}
-
-What the time of half a second goes to, of the same chains and of populations of 1,024 particles in lock-step, two
-of them in turns ([rounds-kernels-h200.json](rounds-kernels-h200.json); the kernels had been compiled before):
-
-{kernels}
-
-Matrix products run at about 95% of the ceiling, so that attention, norms and activations, which move bytes, bound rounds
-of single sites and spans. Rounds of a grouped burn-in and of few chains are small: a round makes about 800 small
-kernels to draw, choose and decide, some 3 ms whatever its size. Populations in lock-step wait for the host.
-
-Since then a program of attention takes six heads one after the other, and populations go in rounds, too: four of 1,024 particles,
-{populations["populations"]["passes_each"]:.0f} passes each, {_number(populations["populations"]["passes_per_second"])} passes a second, recording included; {_number(profiled["populations"]["passes_per_second"])} before ([rounds-populations-h200.json](rounds-populations-h200.json)). In that file the default run is the first of its process on a
-new machine and compiles its kernels, too, which the run in the table had done: {populations["default"]["seconds"]:.0f} s.
 
 ## Scaling
 
@@ -231,6 +210,39 @@ passes were packed).
 
 A resumed run samples {scale["resume"]["sampling"]:.1f} s after its model is loaded. Checkpoints take {scale["checkpoints"]["share_of_run"]:.2%} of a run. A run of
 100,000 chains holds {most[0]:.0f} MiB after its first epoch and {most[-1]:.0f} after its last.
+"""
+
+
+def rounds(folder: Path) -> str:
+    """Return the page of what the time of rounds goes to, and of populations."""
+
+    def read(name: str) -> Any:
+        return json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))["rows"]
+
+    before, now = read("rounds-kernels-h200"), read("rounds-populations-h200")
+    kernels = _table(
+        ["", "passes/s", "share of the ceiling", *_KINDS],
+        ([name, _number(row["passes_per_second"]), f"{row['share']:.0%}" if "share" in row else "",
+          *(f"{sum(row['kernels'][one] for one in kinds):.0%}" for kinds in _KINDS.values())]
+         for name, row in before.items()),
+    )  # fmt: skip
+    return f"""\
+# Where the time of rounds goes
+
+`python -m experiments.findings` writes this page. What half a second of an H200 goes to, of 500 chains of 15 to 45 tokens
+of wiki-any made as large as BERT-base, E_raw, bfloat16, and of populations of 1,024 particles of wiki-any in lock-step, two of
+them in turns ([rounds-kernels-h200.json](rounds-kernels-h200.json); the kernels had been compiled before):
+
+{kernels}
+
+Matrix products run at about 95% of the ceiling, so that attention, norms and activations, which move bytes, bound rounds
+of single sites and spans. Rounds of a grouped burn-in and of few chains are small: a round makes about 800 small
+kernels to draw, choose and decide, some 3 ms whatever its size. Populations in lock-step wait for the host.
+
+Since then a program of attention takes several heads one after the other, and populations go in rounds, too: four of 1,024
+particles, {now["populations"]["passes_each"]:.0f} passes each, make {_number(now["populations"]["passes_per_second"])} passes a second, recording included; {_number(before["populations"]["passes_per_second"])} before
+([rounds-populations-h200.json](rounds-populations-h200.json)). The default run of that file is the first of its process on a new
+machine and compiles its kernels, too: {now["default"]["seconds"]:.0f} s. Details are in the [log](../../experiments/LOG.md).
 """
 
 
