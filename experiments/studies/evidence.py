@@ -333,6 +333,9 @@ _COMMANDS = (
     "--device cuda --particles 512 --passes 600 --out results/evidence",
     "$ python -m experiments.studies.evidence text --texts results/evidence/held-out-40.txt --out "
     "results/evidence --only " + _ORDERED,
+    "$ python -m experiments.studies.evidence text --texts results/evidence/held-out-40.txt "
+    "--particles 48 --populations 4 --passes 200 --only '0.69*ordered+0.26*norm@1' --out "
+    "results/evidence",
     "$ python -m experiments.studies.evidence text --out results/evidence --only " + _ORDERED,
     "$ python -m experiments.studies.evidence text --model wiki-small --out results/evidence",
     "$ python -m experiments.studies.evidence text --model wiki-small --texts "
