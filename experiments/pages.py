@@ -242,7 +242,7 @@ kernels to draw, choose and decide, some 3 ms whatever its size. Populations in 
 Since then a program of attention takes several heads one after the other, and populations go in rounds, too: four of 1,024
 particles, {now["populations"]["passes_each"]:.0f} passes each, make {_number(now["populations"]["passes_per_second"])} passes a second, recording included; {_number(before["populations"]["passes_per_second"])} before
 ([rounds-populations-h200.json](rounds-populations-h200.json)). The default run of that file is the first of its process on a new
-machine and compiles its kernels, too: {now["default"]["seconds"]:.0f} s. Details are in the [log](../../experiments/LOG.md).
+machine and compiles its kernels, too: {now["default"]["seconds"]:.0f} s. Details are in `experiments/LOG.md`.
 """
 
 
