@@ -25,7 +25,7 @@ from maskov.cli.commands import (
     print_rows,
     say,
 )
-from maskov.errors import refuse, refusing, required
+from maskov.errors import InputError, refuse, required
 from maskov.options import read_lines
 from maskov.shipped import default_judge
 from maskov.ui.escaping import printable
@@ -213,16 +213,13 @@ def _read_rows(source: str) -> list[dict[str, Any]]:
 
 
 def _parse_row(line: str, number: int, source: str) -> dict[str, Any]:
-    with refusing(
-        f"line {number} of '{source}' is not a JSON object with a `text`.",
-        ValueError,
-        TypeError,
-        KeyError,
-        RecursionError,
-    ):
+    try:
         row = json_module.loads(line)
-        refuse((not isinstance(row["text"], str), "its text is none"), kind=ValueError)
-        return dict(row)
+        if isinstance(row["text"], str):
+            return dict(row)
+    except (ValueError, TypeError, KeyError, RecursionError):
+        pass
+    raise InputError(f"line {number} of '{source}' is not a JSON object with a `text`.")
 
 
 def _print_values(values: dict[str, Any]) -> None:

@@ -28,8 +28,8 @@ from maskov.types import Float, Int, Tensor
 _LARGEST = 128
 _ELEMENTS = 2048
 # Heads that one program of `attention` takes one after the other, where there are enough programs:
-# the next ones' rows are loaded meanwhile, and all share the angles. By the rows of a block, the
-# warps of such a program and how many heads are under way.
+# the rows of the next heads are loaded meanwhile, and all heads share the angles. `_AHEAD` has, for
+# each size of a block, the warps of such a program and how many of its heads are loaded at a time.
 _HEADS_AT_ONCE, _MANY_PROGRAMS = (6, 4, 3, 2, 1), 2**13
 _AHEAD = {16: (1, 3), 32: (1, 3), 64: (4, 3), 128: (4, 2)}
 # Places that one program of `copy_vectors` looks at.

@@ -246,10 +246,8 @@ def compiled(pattern: str) -> Any:
 
     RE2 searches in time linear in the text, for every pattern; Python's `re` may never end.
     """
-    refuse((
-        len(pattern) > _LONGEST_PATTERN,
-        f"a regular expression has at most {_LONGEST_PATTERN} characters.",
-    ))  # fmt: skip
+    if len(pattern) > _LONGEST_PATTERN:
+        raise InputError(f"a regular expression has at most {_LONGEST_PATTERN} characters.")
     options = re2.Options()
     options.log_errors, options.never_capture = False, True
     try:

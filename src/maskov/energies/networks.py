@@ -173,19 +173,10 @@ class Classifier(NetworkEnergy):
     def _labels(self) -> list[str]:
         config = self.network.config
         names = {int(index): str(name) for index, name in config.id2label.items()}
-        refuse(
-            (
-                len(names) < 2 or config.problem_type not in (None, "single_label_classification"),
-                f"'{self.name}' does not choose one of several labels.",
-            )
-        )
-        refuse(
-            (
-                sorted(names) != list(range(len(names))),
-                f"the labels of '{self.name}' are damaged: their numbers have gaps.",
-            ),
-            kind=ModelError,
-        )
+        if len(names) < 2 or config.problem_type not in (None, "single_label_classification"):
+            raise InputError(f"'{self.name}' does not choose one of several labels.")
+        if sorted(names) != list(range(len(names))):
+            raise ModelError(f"the labels of '{self.name}' are damaged: their numbers have gaps.")
         return [names[index] for index in sorted(names)]
 
     @cached_property

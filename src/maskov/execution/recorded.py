@@ -176,7 +176,6 @@ class Recording(Rounds):
         else:
             query = torch.arange(len(slot), device=slot.device)
             place, known = wanted.int().argmax(1), valid
-        revealing = self._revealing(column)
         packed = pack_queries(asked.tokens, lengths, query, place, model.frame, self._capacity)
         hidden = model.hidden_of(packed, width + self._frame, b.source[owner], several)
         scored, token = known & asked.scored[query, place], asked.current[query, place]
@@ -184,11 +183,7 @@ class Recording(Rounds):
         scores = scorer.scores(hidden, current, self.masked.needs_normaliser, scored)
         # What fills up the capacity goes to the slot that belongs to nobody.
         nobody = len(b.slot_pending) - 1
-        if revealing is not None:
-            asks = known & revealing[query]
-            token = torch.where(asks, token, 0)
-            self._put_terms(slot[query], column[query], place, hidden, token, asks)
-            known = known & ~asks
+        known = self._keep_terms(slot[query], column[query], place, hidden, token, known)
         target = torch.where(known, slot[query], nobody)
         place = torch.where(asked.back[query], width, place)
         b.slot_hidden[target, place] = hidden

@@ -166,11 +166,7 @@ class Rounds(ABC):
             "rejected": b.rejected,
         }
 
-    def _revealing(self, column: Int[Tensor, " passes"]) -> Bool[Tensor, " passes"] | None:
-        """Return which passes ask for terms of ordered energies; None: there are no such ones."""
-        return None
-
-    def _put_terms(
+    def _keep_terms(
         self,
         slot: Int[Tensor, " queries"],
         column: Int[Tensor, " queries"],
@@ -178,9 +174,12 @@ class Rounds(ABC):
         hidden: Float[Tensor, "queries hidden"],
         token: Int[Tensor, " queries"],
         valid: Bool[Tensor, " queries"],
-    ) -> None:
-        """Keep the terms that `valid` queries ask for; others belong to the slot of nobody."""
-        raise NotImplementedError
+    ) -> Bool[Tensor, " queries"]:
+        """Keep the terms of ordered energies; return which `valid` queries ask for something else.
+
+        Without such energies that is all of them.
+        """
+        return valid
 
     def _count(self, **happened: Tensor) -> None:
         for name, value in happened.items():

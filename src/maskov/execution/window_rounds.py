@@ -432,12 +432,11 @@ class WindowRounds(Rounds):
         """Return the number of an energy's order; those that differ in temperature share one."""
         return self._orders.index(replace(energy, temperature=1.0))
 
-    def _revealing(self, column: Int[Tensor, " passes"]) -> Bool[Tensor, " passes"] | None:
-        if not self._ordered:
-            return None
+    def _revealing(self, column: Int[Tensor, " n"]) -> Bool[Tensor, " n"]:
+        """Return which passes ask for terms of ordered energies."""
         return (column >= self._sites) & (column < self._sites + len(self._orders) * self._width)
 
-    def _put_terms(
+    def _keep_terms(
         self,
         slot: Int[Tensor, " queries"],
         column: Int[Tensor, " queries"],
@@ -445,12 +444,17 @@ class WindowRounds(Rounds):
         hidden: Float[Tensor, "queries hidden"],
         token: Int[Tensor, " queries"],
         valid: Bool[Tensor, " queries"],
-    ) -> None:
+    ) -> Bool[Tensor, " queries"]:
+        if not self._ordered:
+            return valid
         b, order = self.buffers, (column - self._sites) // self._width
+        asks, nobody = valid & self._revealing(column), len(self.buffers.slot_pending) - 1
+        token = torch.where(asks, token, 0)
         for number, (_, part) in enumerate(self._ordered):
-            here = valid & (order == self._order(part))
+            here = asks & (order == self._order(part))
             found = self.scorer.log_shares(hidden, token, part.temperature, here)
-            b.slot_terms[torch.where(here, slot, len(b.slot_pending) - 1), number, place] = -found
+            b.slot_terms[torch.where(here, slot, nobody), number, place] = -found
+        return valid & ~asks
 
     def _queries(self, slot: Int[Tensor, " passes"], column: Int[Tensor, " passes"]) -> Asked:
         """Return what passes ask; those that fill mask the rest of the window, too."""
@@ -466,13 +470,13 @@ class WindowRounds(Rounds):
         masked = torch.where(filling, rank >= level, group)
         wanted = torch.where(filling, rank == level, group)
         tokens = torch.where(back[:, None], b.tokens[slot], b.proposed[slot])
-        revealing = self._revealing(column)
-        if revealing is not None:
+        if self._ordered:
+            revealing = self._revealing(column)[:, None]
             index = (column - self._sites).clamp(0, b.reveal[0].numel() - 1)
             order, number = b.reveal[slot, index // self._width], index[:, None] % self._width
-            masked = torch.where(revealing[:, None], order >= number, masked)
-            wanted = torch.where(revealing[:, None], order == number, wanted)
-            filling |= revealing[:, None]
+            masked = torch.where(revealing, order >= number, masked)
+            wanted = torch.where(revealing, order == number, wanted)
+            filling |= revealing
         # What is filled is not known yet; the rest of its group is.
         scored = wanted & ~filling & ~(last & (rank == level))
         return Asked(
@@ -490,14 +494,9 @@ class WindowRounds(Rounds):
             Queries(asked.tokens, asked.lengths, asked.wanted, b.source[slot])
         )
         query, place = asked.wanted.nonzero(as_tuple=True)
-        revealing = self._revealing(column)
-        if revealing is not None:
-            at = revealing[query]
-            of, token = query[at], asked.current[query[at], place[at]]
-            if len(of):
-                every = torch.ones_like(revealing[of])
-                self._put_terms(slot[of], column[of], place[at], hidden[at], token, every)
-            query, place, hidden = query[~at], place[~at], hidden[~at]
+        token, every = asked.current[query, place], torch.ones_like(query, dtype=torch.bool)
+        others = self._keep_terms(slot[query], column[query], place, hidden, token, every)
+        query, place, hidden = query[others], place[others], hidden[others]
         b.slot_hidden[slot[query], torch.where(asked.back[query], self._width, place)] = hidden
         scored = asked.scored[query, place].nonzero().flatten()
         if len(scored):

@@ -462,8 +462,10 @@ def group_size(scorer: Scorer, kernel: Kernel, schedule: Schedule, layout: Layou
     """
     chains, model = len(layout.starts), scorer.model
     if kernel.particles:
-        recorded = population_sampler(model, kernel) is not None
-        together = scorer.resident(layout.width, layout.mean) // kernel.particles * recorded
+        if population_sampler(model, kernel) is None:
+            return kernel.particles
+        # In rounds as many populations as fill a batch go together.
+        together = scorer.resident(layout.width, layout.mean) // kernel.particles
         return kernel.particles * max(1, together)
     # Epochs that accept everything come first, and those of a burn-in with another energy.
     first, moving = (kernel_at(kernel, schedule, e) for e in (0, schedule.epochs - 1))
