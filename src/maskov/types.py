@@ -43,6 +43,7 @@ __all__ = [
     "Traces",
     "groups_with",
     "inside",
+    "joined",
     "masked_with",
     "padded",
     "positions_of",
@@ -158,6 +159,11 @@ def padded(rows: Sequence[Sequence[int]], fill: int, device: Any) -> Sequences:
     lengths = [max(1, len(row)) for row in rows]
     tokens = [[*row, *[fill] * (max(lengths) - len(row))] for row in rows]
     return Sequences(torch.tensor(tokens, device=device), torch.tensor(lengths, device=device))
+
+
+def joined(parts: Sequence[Tensor]) -> Tensor:
+    """Concatenate; what is in one part already is not copied."""
+    return parts[0] if len(parts) == 1 else torch.cat(list(parts))
 
 
 def inside(lengths: Int[Tensor, " n"], width: int) -> Bool[Tensor, "n length"]:

@@ -319,12 +319,12 @@ def test_chains_with_the_most_steps_left_come_first(monkeypatch):
 def test_choosing_under_a_budget():
     wanted = torch.tensor([True, False, True, True, True, False, True])
     cost = torch.tensor([3, 100, 3, 5, 1, 1, 1])
-    chosen = choose_first(wanted, cost, budget=11, places=5)
+    chosen = choose_first(wanted, 5, cost, budget=11)
     assert chosen.index[chosen.valid].tolist() == [0, 2, 3]
     assert chosen.taken.tolist() == [True, False, True, True, False, False, False]
     assert chosen.place[chosen.taken].tolist() == [0, 1, 2]
-    few = choose_first(wanted, cost, budget=100, places=2)
+    few = choose_first(wanted, 2, cost, budget=100)
     assert few.index.tolist() == [0, 2]
-    none = choose_first(torch.zeros(7, dtype=torch.bool), cost, budget=100, places=2)
+    none = choose_first(torch.zeros(7, dtype=torch.bool), 2, cost, budget=100)
     assert not none.valid.any()
     assert not none.taken.any()

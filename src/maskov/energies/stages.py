@@ -225,49 +225,41 @@ def nearness(
 
 
 def near_window(
-    start: Int[Tensor, " n"],
-    size: Int[Tensor, " n"],
-    lengths: Int[Tensor, " n"],
-    width: int,
-    count: int | None,
-) -> Bool[Tensor, "n length"]:
-    """Mark a window and the `count` other positions nearest to it (None: all), as `near_all` does.
+    start: Int[Tensor, " n"], size: Int[Tensor, " n"], lengths: Int[Tensor, " n"], width: int
+) -> Int[Tensor, "n length"]:
+    """Count, for every position, those outside a window that are nearer to it, as `near_all` does.
 
-    The window may be empty. Which others are marked depends on how many stand on either side, so
-    that a move that replaces the window by one of another size and its reverse agree on them.
+    The window may be empty. The numbers depend on how many stand on either side, so that a move
+    that replaces the window by one of another size and its reverse agree on them.
     """
-    if count is None:
-        return inside(lengths, width)
     position = torch.arange(width, device=start.device)
     left, right = position - (start + size)[:, None] + 1, start[:, None] - position
     window, far = (left <= 0) & (right <= 0), 2 * width
     left, right = left.masked_fill(left <= 0, far), right.masked_fill(right <= 0, far)
-    return _nearest(left, right, window, lengths, count)
+    return _nearer(left, right, window, lengths)
 
 
 def near_all(
-    changed: Bool[Tensor, "n length"], lengths: Int[Tensor, " n"], count: int | None
-) -> Bool[Tensor, "n length"]:
-    """Mark the changed positions and the `count` others nearest to any of them (None: all)."""
+    changed: Bool[Tensor, "n length"], lengths: Int[Tensor, " n"]
+) -> Int[Tensor, "n length"]:
+    """Count, for every position, the unchanged ones that are nearer to any changed one.
+
+    Changed positions have negative numbers, those beyond the length more than any other.
+    """
     width = changed.shape[1]
-    if count is None:
-        return inside(lengths, width)
     position, far = torch.arange(width, device=changed.device).expand(changed.shape), 2 * width
     left = position - position.masked_fill(~changed, -far).cummax(1).values
     right = position.masked_fill(~changed, far).flip(1).cummin(1).values.flip(1) - position
-    return _nearest(left, right, changed, lengths, count)
+    return _nearer(left, right, changed, lengths)
 
 
-def _nearest(
+def _nearer(
     left: Int[Tensor, "n length"],
     right: Int[Tensor, "n length"],
     window: Bool[Tensor, "n length"],
     lengths: Int[Tensor, " n"],
-    count: int,
-) -> Bool[Tensor, "n length"]:
-    """Mark a window and `count` others, by how far each is from what is on its left and right."""
-    within = inside(lengths, window.shape[1])
+) -> Int[Tensor, "n length"]:
+    """Rank positions by how far each is from what is on its left and right; see `near_all`."""
     # The window comes first; in a tie the one to the left of it.
-    key = torch.minimum(2 * left + 1, 2 * right)
-    rank = ranked(key.masked_fill(window, -1).double(), within)
-    return rank < window.sum(1, keepdim=True) + count
+    key = torch.minimum(2 * left + 1, 2 * right).masked_fill(window, -1)
+    return ranked(key.double(), inside(lengths, window.shape[1])) - window.sum(1, keepdim=True)

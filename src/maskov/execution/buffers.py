@@ -37,7 +37,8 @@ class Buffers:
     that are done, of `steps`. `opening` chains have yet to begin their epoch; `offered` says that a
     round is under way. `counts` and `rejected`, where a proposal was rejected, are those of this
     epoch. `waiting` holds, for the latest rounds, the tokens of passes that were waiting, the
-    positions that were waiting for the head, and the epoch of the slowest chain.
+    positions that were waiting for the head, and the epoch of the slowest chain. The fields that
+    begin with `ring_` have the results of the latest epochs, and a last row that nobody reads.
 
     The fields that begin with `slot_` have a row for each proposal under test, which waits for its
     `slot_pending` passes. One row more than needed is kept at the end, where batches of fixed size
@@ -137,7 +138,8 @@ class WindowBuffers(Buffers):
     There is a pass for each position, or group of positions, and two for the next positions to
     fill, given the new tokens and given the old ones. Passes leave a vector for each position, and
     one more for that of the old tokens. `missing` are the positions whose pass nobody has run
-    before the tests, `still` those whose pass saw no change.
+    before the tests, `still` those whose pass saw no change; `known_from` is the first test that
+    knows a position.
 
     `values` are those of the energy's parts that depend on lengths alone, at every length.
 
@@ -169,6 +171,7 @@ class WindowBuffers(Buffers):
     ratio: Float[Tensor, " chains"]
     missing: Bool[Tensor, "chains length"]
     still: Bool[Tensor, "chains length"]
+    known_from: Int[Tensor, "chains length"]
 
     @classmethod
     def of(
@@ -199,8 +202,8 @@ class WindowBuffers(Buffers):
             reveal=reveal,
             terms=terms.clone(),
             slot_terms=real(count + 1, *terms.shape[1:]),
-            ring_lengths=whole(ring, count),
-            ring_sizes=whole(ring, count, state.bounds.shape[1]),
+            ring_lengths=whole(ring + 1, count),
+            ring_sizes=whole(ring + 1, count, state.bounds.shape[1]),
             window=whole(count, length) - 1,
             old_window=whole(count, length) - 1,
             level=whole(count),
@@ -215,6 +218,7 @@ class WindowBuffers(Buffers):
             ratio=real(count),
             missing=flags(count, length),
             still=flags(count, length),
+            known_from=whole(count, length),
         )
 
 
@@ -260,10 +264,10 @@ def _shared(
         "offered": flags(()),
         "counts": whole(count, len(COUNTS) + experts),
         "rejected": flags(count, length),
-        "ring_energy": real(ring, count, len(ENERGIES)),
-        "ring_counts": whole(ring, count, len(COUNTS) + experts),
-        "ring_tokens": whole(ring, count, length),
-        "ring_rejected": flags(ring, count, length),
+        "ring_energy": real(ring + 1, count, len(ENERGIES)),
+        "ring_counts": whole(ring + 1, count, len(COUNTS) + experts),
+        "ring_tokens": whole(ring + 1, count, length),
+        "ring_rejected": flags(ring + 1, count, length),
         "waiting": torch.tensor([[0, 0, epoch]] * WAITING, device=state.tokens.device),
         "slot_pending": flags(pending),
         "slot_hidden": hidden.new_zeros((*vectors, hidden.shape[-1])),

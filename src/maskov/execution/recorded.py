@@ -24,7 +24,7 @@ from maskov.energies.base import Energy
 from maskov.energies.counting import Length, LengthPrior, PredictedLength
 from maskov.energies.ordered import Ordered
 from maskov.execution.buffers import COUNTS, Buffers, SiteBuffers, WindowBuffers
-from maskov.execution.rounds import Rounds
+from maskov.execution.rounds import EVERY, Rounds, Rows, put
 from maskov.execution.site_rounds import SiteRounds
 from maskov.execution.window_rounds import (
     WindowRounds,
@@ -170,8 +170,7 @@ class Recording(Rounds):
         lengths, wanted = torch.where(valid, asked.lengths, 0), asked.wanted & valid[:, None]
         several = self.most_wanted > 1
         if several:
-            most, flat = self._most_vectors(len(slot)), wanted.flatten()
-            chosen = choose_first(flat, torch.ones_like(flat, dtype=torch.long), most, most)
+            chosen = choose_first(wanted.flatten(), self._most_vectors(len(slot)))
             query, place, known = chosen.index // width, chosen.index % width, chosen.valid
         else:
             query = torch.arange(len(slot), device=slot.device)
@@ -210,7 +209,7 @@ class Recording(Rounds):
         # Places for passes half as long as usual: each is paid for, whether there is one or not.
         usual = max(self.shortest, self.mean // 2)
         places = max(1, min(self._capacity // (usual + self._frame), waits.numel()))
-        chosen = choose_first(waits[order].flatten(), cost.flatten(), self._capacity, places)
+        chosen = choose_first(waits[order].flatten(), places, cost.flatten(), self._capacity)
         chain, entry = order[chosen.index // waits.shape[1]], chosen.index % waits.shape[1]
         return chain * self._slots + entry // columns, entry % columns, chosen.valid
 
@@ -229,12 +228,11 @@ class Recording(Rounds):
         b.waiting[:-1] = b.waiting[1:].clone()
         b.waiting[-1] = torch.stack([tokens, positions, b.epoch.min()])
 
-    def _rows_of(self, chosen: Bool[Tensor, " chains"]) -> Int[Tensor, " chains"] | None:
-        return self._rows
+    def _rows_of(self, chosen: Bool[Tensor, " chains"]) -> Rows | None:
+        return EVERY
 
-    def _put_rows(self, chosen: Tensor, rows: Tensor, buffer: Tensor, value: Tensor) -> None:
-        here = chosen.view(-1, *(1,) * (buffer.dim() - 1))
-        buffer.copy_(torch.where(here, value, buffer))
+    def _put_rows(self, chosen: Tensor, rows: Rows, buffer: Tensor, value: Tensor) -> None:
+        put(buffer, chosen, value)
 
     def _put_vectors(
         self, chosen: Bool[Tensor, "chains length"], slot: Int[Tensor, " chains"]
@@ -244,19 +242,14 @@ class Recording(Rounds):
         if copy is not None:
             copy(hidden, source, chosen, slot)
             return
-        new = source[slot, : self._width]
-        hidden.copy_(torch.where(chosen[..., None], new, hidden))
+        put(hidden, chosen, source[slot, : self._width])
 
     def _stale_places(self) -> tuple[Tensor, Tensor] | None:
-        flat = self._stale().flatten()
-        self._drawn = choose_first(
-            flat, torch.ones_like(flat, dtype=torch.long), self._size, self._size
-        )
+        self._drawn = choose_first(self._stale().flatten(), self._size)
         return self._drawn.index // self._width, self._drawn.index % self._width
 
     def _put_places(self, where: tuple[Tensor, Tensor], buffer: Tensor, value: Tensor) -> None:
-        flat = torch.where(self._drawn.taken, value[self._drawn.place], buffer.flatten())
-        buffer.copy_(flat.view(buffer.shape))
+        put(buffer, self._drawn.taken.view(buffer.shape), value[self._drawn.place].view_as(buffer))
 
 
 class RecordedSites(Recording, SiteRounds):
@@ -335,24 +328,29 @@ class RecordedWindows(Recording, WindowRounds):
         self, ready: Bool[Tensor, " chains"], at: Bool[Tensor, "chains length"]
     ) -> tuple[Bool[Tensor, " chains"], Tensor, Tensor] | None:
         self._fillable.copy_(torch.maximum(self._fillable, (ready[:, None] & at).sum()))
-        # All positions of a window that are filled at once, or none of them.
         fewest = min(self._size, len(ready))
-        self._filled = choose_first(ready, at.sum(1).clamp(min=1), self._size, fewest)
+        if self.largest_block == 1:
+            self._filled = choose_first(ready, fewest)
+            row = self._filled.index
+            return self._filled.taken, row, at.int().argmax(1)[row]
+        # All positions of a window that are filled at once, or none of them.
+        self._filled = choose_first(ready, fewest, at.sum(1).clamp(min=1), self._size)
         flat = (self._filled.taken[:, None] & at).flatten()
-        most = min(self._size, len(ready) * self.largest_block)
-        self._drawn = choose_first(flat, torch.ones_like(flat, dtype=torch.long), most, most)
+        self._drawn = choose_first(flat, min(self._size, len(ready) * self.largest_block))
         index = self._drawn.index
         return self._filled.taken, index // self._width, index % self._width
 
     def _spread(
         self, here: Bool[Tensor, "chains length"], row: Tensor, place: Tensor, *values: Tensor
     ) -> list[Tensor]:
+        if self.largest_block == 1:
+            return [value[self._filled.place][:, None] for value in values]
         return [value[self._drawn.place].view(here.shape) for value in values]
 
-    def _rows_to_read(self, read: Bool[Tensor, " chains"]) -> Int[Tensor, " n"] | None:
+    def _rows_to_read(self, read: Bool[Tensor, " chains"]) -> Rows | None:
         return self._filled.index
 
-    def _spread_rows(self, rows: Int[Tensor, " n"], values: Tensor) -> Tensor:
+    def _spread_rows(self, rows: Rows, values: Tensor) -> Tensor:
         return values[self._filled.place]
 
 
@@ -437,18 +435,26 @@ class Chosen:
 
 
 def choose_first(
-    wanted: Bool[Tensor, " entries"], cost: Int[Tensor, " entries"], budget: int, places: int
+    wanted: Bool[Tensor, " entries"],
+    places: int,
+    cost: Int[Tensor, " entries"] | None = None,
+    budget: int = 0,
 ) -> Chosen:
-    """Choose the first wanted entries whose costs together stay within the budget."""
-    spent = torch.where(wanted, cost, 0).cumsum(0)
-    place = wanted.long().cumsum(0) - 1
-    taken = wanted & (spent <= budget) & (place < places)
-    # Whatever is not taken goes to one place too many.
+    """Choose the first wanted entries whose costs together stay within the budget.
+
+    Without costs only their number is limited.
+    """
+    before = wanted.cumsum(0)
+    taken = wanted & (before <= places)
+    if cost is not None:
+        taken &= (wanted * cost).cumsum(0) <= budget
+    # Whatever is not taken goes to one place too many, and what is beyond their number is 0.
+    place = (before - 1).clamp_(0, places - 1)
     target = torch.where(taken, place, places)
-    entry = torch.arange(len(wanted), device=wanted.device)
-    index = entry.new_zeros(places + 1).scatter_(0, target, entry)[:places]
-    valid = torch.arange(places, device=wanted.device) < taken.sum()
-    return Chosen(torch.where(valid, index, 0), valid, taken, place.clamp(0, places - 1))
+    entry = torch.arange(max(len(wanted), places), device=wanted.device)
+    index = entry.new_zeros(places + 1).scatter_(0, target, entry[: len(wanted)])[:places]
+    valid = entry[:places] < (before[-1:].clamp(max=places) if cost is None else taken.sum())
+    return Chosen(index, valid, taken, place)
 
 
 def _in_windows(part: Energy) -> bool:

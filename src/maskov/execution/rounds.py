@@ -23,7 +23,17 @@ from maskov.kernels.base import leaves
 from maskov.models.scorer import Scorer
 from maskov.moves import Site, Sweep
 from maskov.random import Rng
-from maskov.types import Bool, Chains, Float, Int, PartValues, PassCache, Tensor, inside
+from maskov.types import Bool, Chains, Float, Int, PartValues, PassCache, Tensor
+
+# Some chains: their numbers or, where every operation is for all, a slice of all.
+Rows = Tensor | slice
+EVERY = slice(None)
+
+
+def put(buffer: Tensor, chosen: Bool[Tensor, ...], value: Tensor) -> None:
+    """Set a buffer to a value where it is chosen; what is chosen has its first dimensions."""
+    here = chosen.view(*chosen.shape, *(1,) * (buffer.dim() - chosen.dim()))
+    torch.where(here, value, buffer, out=buffer)
 
 
 @dataclass(frozen=True)
@@ -87,6 +97,8 @@ class Rounds(ABC):
         self._rows = torch.arange(count, device=device)
         self._places = torch.arange(self._width, device=device)
         self._slots = (len(buffers.slot_pending) - 1) // count
+        # Epochs that the buffers keep; one row more takes what chains write that end none.
+        self.kept = len(buffers.ring_tokens) - 1
         self._owner = self._rows.repeat_interleave(self._slots)
 
     def advance(self) -> None:
@@ -121,7 +133,11 @@ class Rounds(ABC):
 
     @property
     def _inside(self) -> Bool[Tensor, "chains length"]:
-        return inside(self.buffers.lengths, self._width)
+        return self._within(self.buffers.lengths)
+
+    def _within(self, lengths: Int[Tensor, " n"]) -> Bool[Tensor, "n length"]:
+        """Return true at the positions of sequences, as `inside` does; of `_places` one is made."""
+        return self._places < lengths[:, None]
 
     def slowest(self) -> int:
         """Return the epoch of the slowest chain."""
@@ -130,12 +146,12 @@ class Rounds(ABC):
     def energies(self) -> Float[Tensor, "chains 3"]:
         """Return E_raw, E_norm and the target's energy of every chain."""
         b = self.buffers
-        terms = (
-            -b.logit,
-            b.log_normaliser - b.logit,
-            self.masked.of_scores(b.logit, b.log_normaliser),
-        )
-        return torch.stack([torch.where(self._inside, part, 0.0).sum(1) for part in terms], dim=1)
+        terms = torch.stack([-b.logit, b.log_normaliser - b.logit, self._terms()])
+        return torch.where(self._inside, terms, 0.0).sum(2).T
+
+    def _terms(self) -> Float[Tensor, "chains length"]:
+        """Return what the position of each pass adds to the target's energy."""
+        return self.masked.of_scores(self.buffers.logit, self.buffers.log_normaliser)
 
     def _epoch(self) -> Int[Tensor, " chains"]:
         """Return the epoch of every chain, or the last one where it has done all."""
@@ -144,11 +160,9 @@ class Rounds(ABC):
     def _end_epoch(self, ended: Bool[Tensor, " chains"]) -> None:
         """Keep the epoch's results for the chains that have ended it, and open the next."""
         b = self.buffers
-        rings, ring_row = b.tensors(), b.epoch % len(b.ring_tokens)
+        rings, row = b.tensors(), torch.where(ended, b.epoch % self.kept, self.kept)
         for name, value in self._results().items():
-            ring, chosen = rings[f"ring_{name}"], ended.view(-1, *(1,) * (value.dim() - 1))
-            kept = torch.where(chosen, value, ring[ring_row, self._rows])
-            ring.index_put_((ring_row, self._rows), kept)
+            rings[f"ring_{name}"].index_put_((row, self._rows), value)
         b.step += torch.where(ended, b.steps, 0)
         b.epoch_step.masked_fill_(ended, 0)
         b.counts.masked_fill_(ended[:, None], 0)
@@ -182,19 +196,20 @@ class Rounds(ABC):
         return valid
 
     def _count(self, **happened: Tensor) -> None:
-        for name, value in happened.items():
-            self.buffers.counts[:, COUNTS.index(name)] += value
+        none = torch.zeros_like(self._rows)
+        columns = [happened.get(name, none) for name in COUNTS]
+        self.buffers.counts[:, : len(COUNTS)] += torch.stack(columns, dim=1)
 
     def _count_passes(self, chain: Tensor, passes: Tensor) -> None:
         self.buffers.counts[:, COUNTS.index("passes")].index_add_(0, chain, passes)
 
     # Where rows are gathered; a GPU does these without asking which rows there are.
 
-    def _rows_of(self, chosen: Bool[Tensor, " chains"]) -> Tensor | None:
+    def _rows_of(self, chosen: Bool[Tensor, " chains"]) -> Rows | None:
         rows = chosen.nonzero().flatten()
         return rows if len(rows) else None
 
-    def _put_rows(self, chosen: Tensor, rows: Tensor, buffer: Tensor, value: Tensor) -> None:
+    def _put_rows(self, chosen: Tensor, rows: Rows, buffer: Tensor, value: Tensor) -> None:
         buffer[rows] = value
 
     def _put_vectors(
@@ -251,7 +266,7 @@ class Rounds(ABC):
         """Return the results of an epoch that all chains have finished."""
         rings = {n: v for n, v in self.buffers.tensors().items() if n.startswith("ring_")}
         row = {
-            name.removeprefix("ring_"): ring[epoch % len(ring)].to("cpu", copy=True)
+            name.removeprefix("ring_"): ring[epoch % self.kept].to("cpu", copy=True)
             for name, ring in rings.items()
         }
         return {"lengths": self.buffers.lengths.to("cpu", copy=True)} | row

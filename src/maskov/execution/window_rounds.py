@@ -20,7 +20,7 @@ from maskov.energies.base import Energy, MaskedEnergy, evaluated
 from maskov.energies.ordered import Ordered
 from maskov.energies.stages import near_all, near_window
 from maskov.execution.buffers import COUNTS, FILLING, FILLS, IDLE, WindowBuffers, sizes_of
-from maskov.execution.rounds import Asked, Rounds
+from maskov.execution.rounds import Asked, Rounds, Rows, put
 from maskov.kernels import Mixture
 from maskov.kernels.base import Kernel, leaves, log_ratio
 from maskov.models.base import MaskedModel, Queries
@@ -36,7 +36,7 @@ from maskov.types import (
     Sequences,
     Tensor,
     groups_with,
-    inside,
+    joined,
     masked_with,
     positions_of,
     unseen,
@@ -108,11 +108,13 @@ class WindowRounds(Rounds):
 
     def energies(self) -> Float[Tensor, "chains 3"]:
         """Return E_raw, E_norm and the target's energy; passes of groups know the last alone."""
-        found = super().energies()
+        b = self.buffers
         if self._groups is not None:
-            found[:, :2].fill_(torch.nan)
-        found[:, 2] = (self._values() * self._weights).sum(1)
-        return found
+            both = torch.full_like(b.values[:, 0, :1], torch.nan).expand(-1, 2)
+        else:
+            terms = torch.stack([-b.logit, b.log_normaliser - b.logit])
+            both = torch.where(self._inside, terms, 0.0).sum(2).T
+        return torch.cat([both, (self._values() * self._weights).sum(1, keepdim=True)], dim=1)
 
     def _values(self) -> Float[Tensor, "chains parts"]:
         """Return the values of all parts of the energy."""
@@ -152,7 +154,7 @@ class WindowRounds(Rounds):
         if where is None:
             return
         parts = torch.split(b.hidden[where], self.scorer.model.head_rows)
-        found = torch.cat([self.scorer.model.logits(part).logsumexp(1).double() for part in parts])
+        found = joined([self.scorer.model.logits(part).logsumexp(1).double() for part in parts])
         self.scorer.track_nan(found)
         # What is not a number has been noticed; the chain need not wait for a better one.
         self._put_places(where, b.log_normaliser, found.nan_to_num(torch.inf))
@@ -182,7 +184,7 @@ class WindowRounds(Rounds):
 
     # Proposals.
 
-    def _chains(self, rows: Int[Tensor, " n"]) -> Chains:
+    def _chains(self, rows: Rows) -> Chains:
         """Return some chains as moves know them."""
         b = self.buffers
         chains = Chains.at(
@@ -205,7 +207,7 @@ class WindowRounds(Rounds):
             self._put_rows(begun, rows, getattr(b, name), value)
         for field in (b.level, b.log_forward, b.log_reverse, b.ratio):
             field.masked_fill_(begun, 0)
-        b.missing.copy_(torch.where(begun[:, None], self._inside_new(), b.missing))
+        put(b.missing, begun, self._within(b.new_lengths))
         b.stage.masked_fill_(begun, FILLING)
         self._ask(begun)
 
@@ -249,9 +251,6 @@ class WindowRounds(Rounds):
             "start": torch.full_like(chains.chain, -1),
         }  # fmt: skip
 
-    def _inside_new(self) -> Bool[Tensor, "chains length"]:
-        return inside(self.buffers.new_lengths, self._width)
-
     def _last(self) -> Bool[Tensor, " chains"]:
         """Return which windows have one position left to fill."""
         return (self.buffers.window >= self.buffers.level[:, None]).sum(1) == 1
@@ -265,7 +264,11 @@ class WindowRounds(Rounds):
         """Return what the passes mask that fill last positions: what those of the cache do."""
         b = self.buffers
         place = (b.window == b.level[:, None]).int().argmax(1)
-        whole = masked_with(place, self._inside_new(), self._groups)
+        if self._groups is None:
+            return self._places == place[:, None]
+        whole = masked_with(place, self._within(b.new_lengths), self._groups)
+        if not self._resizes:
+            return whole
         # Groups of positions are others once positions have moved.
         return torch.where((b.start < 0)[:, None], whole, self._places == place[:, None])
 
@@ -285,9 +288,7 @@ class WindowRounds(Rounds):
         same = self._same()
         fills = (b.window == b.level[:, None]).any(1) & ~(same & self._last())
         reads = (b.old_window == b.level[:, None]).any(1) & ~same & ~self._kept_back()
-        pending = b.slot_pending[:-1, -FILLS:]
-        wanted = torch.stack([fills, reads], dim=1)
-        pending.copy_(torch.where(chosen[:, None], wanted, pending))
+        put(b.slot_pending[:-1, -FILLS:], chosen, torch.stack([fills, reads], dim=1))
 
     def _fill(self) -> None:
         """Draw the next positions of windows that have what they wait for."""
@@ -316,14 +317,14 @@ class WindowRounds(Rounds):
             )  # fmt: skip
             b.log_forward += torch.where(here, forward, 0.0).sum(1)
             b.log_reverse += torch.where(here & same[:, None], reverse, 0.0).sum(1)
-            b.slot_logit[:-1, :-1] = torch.where(here, logit, b.slot_logit[:-1, :-1])
-            b.slot_normaliser[:-1, :-1] = torch.where(here, normaliser, b.slot_normaliser[:-1, :-1])
-            b.proposed.copy_(torch.where(here, token, b.proposed))
+            put(b.slot_logit[:-1, :-1], here, logit)
+            put(b.slot_normaliser[:-1, :-1], here, normaliser)
+            put(b.proposed, here, token)
         if self._reads_back:
             self._read_back(filled & ~same)
         # The last pass masks what one of the proposal's energy does: it is one of these.
         passed = (here.any(1) & last & ~same)[:, None] & self._last_place()
-        if self._groups is not None:
+        if self._groups is not None and self._resizes:
             passed &= (b.start < 0)[:, None]
         b.missing &= ~passed
         b.level += filled
@@ -349,7 +350,7 @@ class WindowRounds(Rounds):
     def _begin_tests(self, ended: Bool[Tensor, " chains"]) -> None:
         """Begin the tests of windows that are filled, or end their steps if none is needed."""
         b = self.buffers
-        changed = self._changed(self._rows)
+        changed = self._changed()
         # Where one pass masks all changes, it is the same before and after.
         still = unseen(changed, self._groups) & (b.new_lengths == b.lengths)[:, None]
         place = (still & changed).int().topk(self._alike, dim=1).indices
@@ -360,13 +361,13 @@ class WindowRounds(Rounds):
         self.scorer.track_nan(logit, known)
         own = b.logit.scatter(1, place, torch.where(known, logit, b.logit.gather(1, place)))
         here = ended[:, None] & still
-        b.slot_logit[:-1, :-1] = torch.where(here, own, b.slot_logit[:-1, :-1])
-        b.slot_normaliser[:-1, :-1] = torch.where(
-            here, b.log_normaliser, b.slot_normaliser[:-1, :-1]
-        )
-        b.still.copy_(torch.where(ended[:, None], still, b.still))
-        b.slot_terms[:-1] = torch.where(ended[:, None, None], b.terms, b.slot_terms[:-1])
+        put(b.slot_logit[:-1, :-1], here, own)
+        put(b.slot_normaliser[:-1, :-1], here, b.log_normaliser)
+        put(b.still, ended, still)
+        if self._ordered:
+            put(b.slot_terms[:-1], ended, b.terms)
         b.missing &= ~here
+        put(b.known_from, ended, self._first_tests())
         # Where the reverse is impossible the move is rejected whatever its energy.
         novel, possible = (b.proposed != b.tokens).any(1), b.log_reverse > -torch.inf
         tested = ended & novel & possible
@@ -376,25 +377,31 @@ class WindowRounds(Rounds):
 
     # Tests.
 
-    def _changed(self, rows: Int[Tensor, " n"]) -> Bool[Tensor, "n length"]:
+    def _changed(self) -> Bool[Tensor, "chains length"]:
         """Return where tokens are others or, where the length may change, the new windows."""
         b = self.buffers
-        changed = b.proposed[rows] != b.tokens[rows]
-        return torch.where((b.start[rows] < 0)[:, None], changed, b.window[rows] >= 0)
+        changed = b.proposed != b.tokens
+        return torch.where((b.start < 0)[:, None], changed, b.window >= 0)
 
-    def _near(self, number: int, rows: Int[Tensor, " n"]) -> Bool[Tensor, "n length"]:
-        """Return the positions that a stage knows."""
-        b, count = self.buffers, self.stages[number].nearest
-        lengths, start = b.new_lengths[rows], b.start[rows]
-        near = near_all(b.proposed[rows] != b.tokens[rows], lengths, count)
-        if self._groups is not None:
-            # The groups that hold one of them are known as a whole.
-            near = self._whole(near) & inside(lengths, self._width)
-        if not self._resizes:
-            return near
-        size = (b.window[rows] >= 0).sum(1)
-        window = near_window(start, size, lengths, self._width, count)
-        return torch.where((start < 0)[:, None], near, window)
+    def _first_tests(self) -> Int[Tensor, "chains length"]:
+        """Return the first stage that knows each position."""
+        b = self.buffers
+        within, fixed = self._within(b.new_lengths), (b.start < 0)[:, None]
+        counts = [stage.nearest for stage in self.stages if stage.nearest is not None]
+        unknown = [~within] * (len(self.stages) - len(counts))
+        if counts:
+            nearer = near_all(b.proposed != b.tokens, b.new_lengths)
+        if counts and self._resizes:
+            size = (b.window >= 0).sum(1)
+            window = near_window(b.start, size, b.new_lengths, self._width)
+            nearer = torch.where(fixed, nearer, window)
+        for count in counts:
+            near = nearer < count
+            if self._groups is not None:
+                # The groups that hold one of them are known as a whole.
+                near = torch.where(fixed, self._whole(near) & within, near)
+            unknown.append(~near)
+        return torch.stack(unknown).sum(0)
 
     def _whole(self, marked: Bool[Tensor, "n length"]) -> Bool[Tensor, "n length"]:
         """Mark the positions whose passes mask a marked one."""
@@ -403,14 +410,15 @@ class WindowRounds(Rounds):
     def _want(self, chosen: Tensor, number: int) -> None:
         """Wait for the passes that a stage is the first to need, and nobody has run."""
         b, nearest = self.buffers, [stage.nearest for stage in self.stages]
-        pending = b.slot_pending[:-1, : self._sites]
-        needed = torch.zeros_like(b.missing)
-        if nearest[number] != 0 and (not number or nearest[number] != nearest[number - 1]):
-            needed = self._whole(self._near(number, self._rows)) & b.missing
+        wanted = groups_with(b.missing, self._groups)
+        if nearest[number] == 0 or (number and nearest[number] == nearest[number - 1]):
+            wanted = torch.zeros_like(wanted)
+        else:
+            wanted = wanted & groups_with(b.known_from <= number, self._groups)
+            # A test that needs no pass knows positions whose passes nobody has run.
             if number and nearest[number - 1] != 0:
-                needed &= ~self._whole(self._near(number - 1, self._rows))
-        wanted = groups_with(needed, self._groups)
-        pending.copy_(torch.where(chosen[:, None], wanted, pending))
+                wanted &= ~groups_with(b.known_from < number, self._groups)
+        put(b.slot_pending[:-1, : self._sites], chosen, wanted)
         calls = b.counts[:, len(COUNTS) :]
         for part, _, energy in self.plan.new_evaluations(number):
             if part < calls.shape[1]:
@@ -461,7 +469,7 @@ class WindowRounds(Rounds):
         b, count = self.buffers, self.buffers.slot_pending.shape[1] - FILLS
         fills, back = (column == count)[:, None], column == count + 1
         lengths = torch.where(back, b.lengths[slot], b.new_lengths[slot])
-        held, level = inside(lengths, self._width), b.level[slot][:, None]
+        held, level = self._within(lengths), b.level[slot][:, None]
         rank = torch.where(back[:, None], b.old_window[slot], b.window[slot])
         group = masked_with(column, held, self._groups)
         last = fills & self._last()[slot][:, None]
@@ -515,7 +523,7 @@ class WindowRounds(Rounds):
         if rows is None:
             return
         stage = b.stage[rows].clamp(min=0)
-        ratio = self._ratios(rows).gather(1, stage[:, None]).squeeze(1)
+        ratio = self._ratios(rows, stage)
         step = (b.step + b.epoch_step)[rows]
         accepted, _ = self.rng.accept(ratio - b.ratio[rows], b.chain[rows], step, stage)
         passed = torch.zeros_like(busy)
@@ -529,35 +537,33 @@ class WindowRounds(Rounds):
         self._move(passed & last)
         self._end_step(busy & ~further, accepted=passed & last, novel=busy)
 
-    def _ratios(self, rows: Int[Tensor, " n"]) -> Float[Tensor, "n stages"]:
-        """Return what the tests compare with; meaningless where passes are missing."""
+    def _ratios(self, rows: Rows, stage: Int[Tensor, " n"]) -> Float[Tensor, " n"]:
+        """Return what each test compares with; meaningless where passes are missing."""
         b = self.buffers
         old = self._weighed(b.logit[rows], b.log_normaliser[rows])
-        new = self._weighed(b.slot_logit[rows, :-1], b.slot_normaliser[rows, :-1])
-        gone, alone = torch.zeros_like(old[:, 0]), torch.ones_like(rows, dtype=torch.bool)
-        if self._resizes:
-            before, gone, alone = self._shifted(rows, old)
-        else:
-            before = old
+        new = self._weighed(b.slot_logit[:-1, :-1][rows], b.slot_normaliser[:-1, :-1][rows])
+        before, gone, alone = self._shifted(rows, old) if self._resizes else (old, None, None)
         falls, given = before - new, (b.log_forward[rows], b.log_reverse[rows])
         temperature = self._temperatures[self._epoch()[rows]]
         known_old, known_new = (
-            b.values[rows, lengths[rows]] for lengths in (b.lengths, b.new_lengths)
+            b.values[self._rows[rows], lengths[rows]] for lengths in (b.lengths, b.new_lengths)
         )
         for number, (column, _) in enumerate(self._ordered):
             known_old[:, column] = b.terms[rows, number].sum(1)
-            known_new[:, column] = b.slot_terms[rows, number].sum(1)
-        ratios = []
-        for number, stage in enumerate(self.stages):
-            known = self._near(number, rows)
-            if stage.nearest == 0:
-                known = known & ~b.missing[rows]
-            fall = torch.where(known, falls, 0.0).sum(1) + gone
-            if stage.nearest == 0:
-                fall = torch.where(alone, fall, 0.0)
-            fall = fall + self.plan.other_drop(stage, known_old, known_new, self._weights)
-            ratios.append(log_ratio(fall, *given, temperature))
-        return torch.stack(ratios, dim=1)
+            known_new[:, column] = b.slot_terms[:-1][rows, number].sum(1)
+        known = b.known_from[rows] <= stage[:, None]
+        # The first tests may need no pass.
+        free = stage < sum(one.nearest == 0 for one in self.stages)
+        if self.stages[0].nearest == 0:
+            known &= ~(free[:, None] & b.missing[rows])
+        fall = torch.where(known, falls, 0.0).sum(1)
+        if gone is not None and alone is not None:
+            fall = torch.where(alone | ~free, fall + gone, 0.0)
+        if self.plan.others:
+            drops = [self.plan.other_drop(one, known_old, known_new, self._weights)
+                     for one in self.stages]  # fmt: skip
+            fall = fall + torch.stack(drops, dim=1).gather(1, stage[:, None]).squeeze(1)
+        return log_ratio(fall, *given, temperature)
 
     def _weighed(self, logit: Tensor, log_normaliser: Tensor) -> Tensor:
         """Return the terms of the masked passes, with the weights of their parts."""
@@ -568,7 +574,7 @@ class WindowRounds(Rounds):
         return torch.stack(terms).sum(0)
 
     def _shifted(
-        self, rows: Int[Tensor, " n"], terms: Float[Tensor, "n length"]
+        self, rows: Rows, terms: Float[Tensor, "n length"]
     ) -> tuple[Float[Tensor, "n length"], Float[Tensor, " n"], Bool[Tensor, " n"]]:
         """Return the old terms where positions are now, and those that are gone, summed up.
 
@@ -581,7 +587,7 @@ class WindowRounds(Rounds):
         new, old = (b.window[rows] >= 0).sum(1), removed.sum(1)
         after = self._places >= (start + new)[:, None]
         shift = torch.where(after & resized[:, None], (old - new)[:, None], 0)
-        within = inside(b.new_lengths[rows], self._width)
+        within = self._within(b.new_lengths[rows])
         fresh = resized[:, None] & (b.window[rows] >= 0)
         before = terms.gather(1, (self._places + shift).clamp(0, self._width - 1))
         before = torch.where(within & ~fresh, before, 0.0)
@@ -595,16 +601,17 @@ class WindowRounds(Rounds):
         rows = self._rows_of(taken)
         if rows is None:
             return
-        self._put_vectors(taken[:, None] & self._inside_new() & ~b.still, self._rows)
-        for buffer, value in (
+        self._put_vectors(taken[:, None] & self._within(b.new_lengths) & ~b.still, self._rows)
+        moved = [
             (b.tokens, b.proposed),
-            (b.lengths, b.new_lengths),
-            (b.free, b.new_free),
-            (b.region, b.new_region),
-            (b.logit, b.slot_logit[:, :-1]),
-            (b.log_normaliser, b.slot_normaliser[:, :-1]),
-            (b.terms, b.slot_terms),
-        ):
+            (b.logit, b.slot_logit[:-1, :-1]),
+            (b.log_normaliser, b.slot_normaliser[:-1, :-1]),
+        ]
+        if self._resizes:
+            moved += [(b.lengths, b.new_lengths), (b.free, b.new_free), (b.region, b.new_region)]
+        if self._ordered:
+            moved.append((b.terms, b.slot_terms[:-1]))
+        for buffer, value in moved:
             self._put_rows(taken, rows, buffer, value[rows])
 
     def _end_step(self, ended: Tensor, accepted: Tensor, novel: Tensor) -> None:
@@ -636,12 +643,12 @@ class WindowRounds(Rounds):
         """Return values of the places that are filled in an entry for each position."""
         return [one.new_zeros(here.shape).index_put((row, place), one) for one in values]
 
-    def _rows_to_read(self, read: Bool[Tensor, " chains"]) -> Int[Tensor, " n"] | None:
+    def _rows_to_read(self, read: Bool[Tensor, " chains"]) -> Rows | None:
         return self._rows_of(read)
 
-    def _spread_rows(self, rows: Int[Tensor, " n"], values: Tensor) -> Float[Tensor, " chains"]:
+    def _spread_rows(self, rows: Rows, values: Tensor) -> Float[Tensor, " chains"]:
         """Return values of some chains in an entry for each chain."""
-        return values.new_zeros(len(self._rows)).index_copy(0, rows, values)
+        return values.new_zeros(len(self._rows)).index_put((self._rows[rows],), values)
 
 
 def single_site(move: Move) -> bool:

@@ -475,9 +475,12 @@ class ProposalScores:
         """Return the positions of which a stage knows the masked passes."""
         proposal, count = self._proposal, stage.nearest
         lengths, resized, width = proposal.lengths[index], proposal.resized, self._missing.shape[1]
+        if count is None:
+            return inside(lengths, width)
         if resized is not None:
-            return near_window(resized.start[index], resized.size[index], lengths, width, count)
-        near = near_all(proposal.changed[index], lengths, count)
+            start, size = resized.start[index], resized.size[index]
+            return near_window(start, size, lengths, width) < count
+        near = near_all(proposal.changed[index], lengths) < count
         # The groups that hold one of them are known as a whole.
         return positions_of(groups_with(near, self._energy.groups), width) & inside(lengths, width)
 

@@ -24,6 +24,7 @@ from maskov.types import (
     Sequences,
     Tensor,
     groups_with,
+    joined,
     masked_with,
 )
 
@@ -316,7 +317,7 @@ class Scorer:
                 scores = model.logits(part)
                 logits.append(scores.gather(1, token[:, None]).squeeze(1).double())
                 normalisers.append(scores.logsumexp(1).double())
-            logit, log_normaliser = torch.cat(logits), torch.cat(normalisers)
+            logit, log_normaliser = joined(logits), joined(normalisers)
             self.track_nan(log_normaliser, valid)
         else:
             logit = model.logit_of(hidden, current).double()
@@ -338,7 +339,7 @@ class Scorer:
             scores = model.logits(part).masked_fill(model.forbidden, -torch.inf) / temperature
             own = scores.gather(1, token[:, None]).squeeze(1)
             found.append(own.double() - scores.logsumexp(1).double())
-        log_share = torch.cat(found)
+        log_share = joined(found)
         self.track_nan(log_share, valid)
         return log_share
 

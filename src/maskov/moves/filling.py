@@ -40,6 +40,7 @@ from maskov.types import (
     Sequences,
     Tensor,
     inside,
+    joined,
     masked_with,
 )
 
@@ -298,9 +299,9 @@ def draw(
         new = choose(log_q.exp(), part)
         forward = log_q.gather(1, new[:, None]).squeeze(1)
         score = logits.gather(1, new[:, None]).squeeze(1).double()
-        reverse = _gathered(log_q, current[part]).masked_fill(stuck, -torch.inf)
+        reverse = _gathered(log_q, current[part], stuck)
         columns.append((new, forward, reverse, score, logits.logsumexp(1).double(), stuck))
-    return Drawn(*(torch.cat(column) for column in zip(*columns, strict=True)))
+    return Drawn(*map(joined, zip(*columns, strict=True)))
 
 
 def log_q_of(
@@ -311,12 +312,8 @@ def log_q_of(
     filling: PartlyFilled | None = None,
 ) -> Float[Tensor, " masked"]:
     """Return log q of given tokens at masked positions; `filling` is that of `draw`."""
-    return torch.cat(
-        [
-            _gathered(log_q, tokens[part]).masked_fill(stuck, -torch.inf)
-            for part, _, log_q, stuck in portions(hidden, conditional, scorer, filling)
-        ]
-    )
+    found = portions(hidden, conditional, scorer, filling)
+    return joined([_gathered(log_q, tokens[part], stuck) for part, _, log_q, stuck in found])
 
 
 def portions(
@@ -329,14 +326,14 @@ def portions(
 
     Each with its logits, log q of all tokens under the constraints, and where these allow none.
     """
-    place = torch.arange(len(hidden), device=hidden.device)
     for begin in range(0, len(hidden), scorer.model.head_rows):
         part = slice(begin, begin + scorer.model.head_rows)
         logits = scorer.model.logits(hidden[part])
         scorer.track_nan(logits)
         allowed, stuck = None, torch.zeros(len(logits), dtype=torch.bool, device=logits.device)
         if filling is not None:
-            allowed = conditional.allowed(filling.rows(place[part]), scorer.model)
+            place = torch.arange(len(hidden), device=hidden.device)[part]
+            allowed = conditional.allowed(filling.rows(place), scorer.model)
             stuck = ~allowed.any(1)
             # Drawn all the same, so that all numbers are numbers.
             allowed = allowed | stuck[:, None]
@@ -344,8 +341,8 @@ def portions(
         yield part, logits, log_q, stuck
 
 
-def _gathered(log_q: Tensor, tokens: Tensor) -> Tensor:
-    """Return log q of each token; a token outside the vocabulary (the mask) has none."""
+def _gathered(log_q: Tensor, tokens: Tensor, stuck: Tensor) -> Tensor:
+    """Return log q of each token; what is stuck or outside the vocabulary (the mask) has none."""
     size = log_q.shape[1]
     found = log_q.gather(1, tokens.clamp(max=size - 1)[:, None]).squeeze(1)
-    return torch.where(tokens < size, found, -torch.inf)
+    return found.masked_fill(stuck | (tokens >= size), -torch.inf)

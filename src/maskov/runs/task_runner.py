@@ -253,7 +253,7 @@ class TaskRunner:
         self.group = replace(self.group, buffers=sampler.buffers.tensors())
         while True:
             # No chain may run further ahead than its epochs can be kept.
-            ahead = self.group.epoch + len(sampler.buffers.ring_tokens)
+            ahead = self.group.epoch + sampler.kept
             sampler.limit.fill_(min(end, ahead))
             self.scorer.batcher.raise_if_stopped()
             with refuse_out_of_memory():
