@@ -49,6 +49,10 @@ _CHAINS_DRAWN = (1, 4, 8, 16, 32, 64, 128)
 _PLACES_FILLED = (32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 
 
+# Some numbers on their way to the host, and the event that says when they can be read.
+Note = tuple[Tensor, Any]
+
+
 class Recording(Rounds):
     """Rounds in two parts that are recorded once and replayed: `_prepare` and `_test`.
 
@@ -72,8 +76,8 @@ class Recording(Rounds):
         self._sizes = sorted({min(size, everything) for size in self._head_sizes()})
         self._capacity, self._size = self._capacities[0], self._sizes[0]
         self._recorded: dict[Any, Any] = {}
-        # Notes to the host, each with the event that says when it can be read.
-        self._posted: deque[tuple[Tensor, Any]] = deque()
+        # Notes to the host.
+        self._posted: deque[Note] = deque()
         # What the host reads in the middle of a round.
         self._seen = torch.zeros_like(self.buffers.waiting[0])
         self._expect()
@@ -86,8 +90,9 @@ class Recording(Rounds):
         """Begin with the notes that were posted last."""
         self._posted = deque((row, None) for row in self.buffers.waiting.cpu())
         self._slowest = int(self.buffers.waiting[0, -1])
-        # Chains that go on, as far as the host knows.
+        # Chains that go on, as far as the host knows, and the note that says so.
         self._active = len(self._rows)
+        self._looked: Note | None = None
 
     def reload(self, buffers: Buffers) -> bool:
         """Load other chains, if what was recorded holds for them."""
@@ -107,20 +112,23 @@ class Recording(Rounds):
         return self._slowest
 
     def advance_promptly(self) -> None:
-        """Do a round that holds all that waits for it.
+        """End a round that holds all that waits for it, and begin the next one.
 
-        The device waits once while the host reads how much that is, which costs less than rounds of
-        a wrong size where epochs are as short as those of populations.
+        The host waits to read how much that is, which costs less than rounds of a wrong size where
+        epochs are as short as those of populations.
         """
         device = self.buffers.tokens.device
+        if self._looked is not None:
+            tokens, self._active, self._slowest = _read(self._looked)
+            if not self._active:
+                return
+            self._capacity = fitting(self._capacities, tokens)
+            play(self._recorded, ("test", self._capacity), self._test, device)
         self._size = fitting(self._sizes, self._active)
         for _ in range(self.turns):
             play(self._recorded, ("prepare", self._size), self._prepare, device)
         play(self._recorded, "now", self._look, device)
-        tokens, self._active, self._slowest = self._seen.tolist()
-        if self._active:
-            self._capacity = fitting(self._capacities, tokens)
-            play(self._recorded, ("test", self._capacity), self._test, device)
+        self._looked = _post(self._seen)
 
     def _look(self) -> None:
         """See how many tokens of passes wait, how many chains go on, and the slowest epoch."""
@@ -134,27 +142,13 @@ class Recording(Rounds):
 
     def advance(self) -> None:
         """Do a round whose capacity suits what was waiting two rounds ago."""
-        posted, event = self._posted.popleft()
-        if event is not None:
-            event.synchronize()
-        tokens, stale, self._slowest = posted.tolist()
+        tokens, stale, self._slowest = _read(self._posted.popleft())
         self._capacity = self._capacity_for(tokens)
         self._size, device = fitting(self._sizes, stale), self.buffers.tokens.device
         for _ in range(self.turns):
             play(self._recorded, ("prepare", self._size), self._prepare, device)
         play(self._recorded, ("test", self._capacity), self._test, device)
-        self._posted.append(self._post())
-
-    def _post(self) -> tuple[Tensor, Any]:
-        """Send the host a note of what is waiting, to be read when it has arrived."""
-        latest = self.buffers.waiting[-1]
-        if not latest.is_cuda:
-            return latest.clone(), None
-        note = torch.empty(latest.shape, dtype=latest.dtype, pin_memory=True)
-        note.copy_(latest, non_blocking=True)
-        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        event.record()
-        return note, event
+        self._posted.append(_post(self.buffers.waiting[-1]))
 
     def _capacity_for(self, tokens: int) -> int:
         """Return the capacity for so many tokens that wait."""
@@ -403,6 +397,25 @@ def recorded(part: Callable[[], None]) -> Any:
     torch.cuda.current_stream().wait_stream(stream)
     _LATEST[device] = graph
     return graph
+
+
+def _post(numbers: Int[Tensor, " numbers"]) -> Note:
+    """Send the host some numbers, to be read when they have arrived."""
+    if not numbers.is_cuda:
+        return numbers.clone(), None
+    note = torch.empty(numbers.shape, dtype=numbers.dtype, pin_memory=True)
+    note.copy_(numbers, non_blocking=True)
+    event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    event.record()
+    return note, event
+
+
+def _read(note: Note) -> list[int]:
+    """Wait for a note and read it."""
+    numbers, event = note
+    if event is not None:
+        event.synchronize()
+    return list(numbers.tolist())
 
 
 def play(known: dict[Any, Any], key: Any, part: Callable[[], None], device: torch.device) -> None:

@@ -115,6 +115,10 @@ class Rounds(ABC):
         self._test()
         offered.fill_(False)
 
+    def advance_promptly(self) -> None:
+        """Do a round of an epoch that may end any time."""
+        self.advance()
+
     @abstractmethod
     def _prepare(self) -> None:
         """Begin a round: end and begin epochs, and draw what needs no pass."""
