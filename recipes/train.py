@@ -4,16 +4,16 @@
     python -m recipes.train causal SENTENCES --out FOLDER --minutes 5 --tokenizer FOLDER
 
 The learning rate depends on the elapsed share of the time, or of `--steps`, which on a CPU is
-reproducible. FOLDER/training.pt is written every minute and at the end; the same FOLDER with more
-minutes or steps continues from there. The result is FOLDER/model in float32, and FOLDER/ship as
-written by `recipes.export` (not with `--keep`, for networks that are too large to ship). Instead
-of SENTENCES a folder of text may be given, which is cleaned first, or with `--tokenised` a file
-that `recipes.corpus` wrote.
+reproducible. The time begins after `--compile` has compiled. FOLDER/training.pt is written every
+minute and at the end; the same FOLDER with more minutes or steps continues from there. The result
+is FOLDER/model in float32, and FOLDER/ship as written by `recipes.export` (not with `--keep`, for
+networks that are too large to ship). Instead of SENTENCES a folder of text may be given, which is
+cleaned first, or with `--tokenised` a file that `recipes.corpus` wrote.
 
 `--any-rate 0.5` masks half of the sentences at a rate between one token and all, drawn evenly, as
 starts and ordered energies need it, and the other half at `--mask-share`. `--start MODEL` begins
 with the weights and the tokenizer of a model. With `--held-out FILE` log.json has the losses of
-held-out sentences at several rates, ten times during the training.
+held-out sentences at several rates, ten times (`--checks`) during the training.
 """
 
 from __future__ import annotations
@@ -171,6 +171,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--precision", choices=["autocast", "bfloat16"], default="autocast")
     parser.add_argument("--average", type=float, default=Recipe.average)
     parser.add_argument("--held-out", type=Path, help="sentences to measure by")
+    parser.add_argument("--checks", type=int, default=10, help="how often they are measured")
     parser.add_argument("--batch-tokens", type=int, default=Recipe.batch_tokens)
     parser.add_argument("--most", type=int, help="maximum number of sentences")
     parser.add_argument("--seed", type=int, default=0)
@@ -231,11 +232,13 @@ def main(arguments: list[str] | None = None) -> None:
 
     generator = torch.Generator().manual_seed(recipe.seed + trainer.step)
     batches = corpus.batches(recipe.batch_tokens, generator)
-    check()
     torch.backends.cuda.enable_cudnn_sdp(False)  # it would plan anew for each shape
+    if given.compile:  # before the clock begins, which the rate follows
+        trainer.try_out(next(batches))
+    check()
     seconds = None if given.steps else given.minutes * 60
     pause = None if given.pause is None else given.pause * 60
-    trainer.run(batches, seconds, given.steps, save, check, pause=pause)
+    trainer.run(batches, seconds, given.steps, save, check, given.checks, pause)
     save()
     trainer.use_average()
     trainer.network.save_pretrained(given.out / "model")

@@ -9,6 +9,9 @@
 Each of the first measures what is not in its document yet; the last writes the page and the figure
 from the documents. Only `text` estimates log Z: translations and antibodies are measured with
 ordered energies, which are exact, and E_norm, whose exp(−E) is not a probability.
+
+With `--model FOLDER` give `--name`, after which the document is named. `--no-causal` leaves out
+wiki-judge, the causal model to compare with.
 """
 
 from __future__ import annotations
@@ -46,6 +49,12 @@ FEW = ("ordered", "ordered(left-to-right)", "ordered(rule=confident)", "ordered(
 MASKED, TWIN = Path("models/deroen-small"), Path("models/deroen-twin")
 SETS = ("multi30k.test2016.deen", "europarl.dev.deen")
 MODELS = ("sapiens-vh", "sapiens-vl", "antiberty")
+# Models that are not shipped, and what the page says of them.
+ABOUT = {
+    "wiki-base": "wiki-base has the size of BERT-base: {parameters} M parameters in 12 layers of "
+    "768. It has the tokens of wiki-any and was trained on 1.55 M of the same sentences, at every "
+    "mask rate, too ([how](../../recipes/README.md#the-size-of-bert-base)). It is not shipped."
+}
 
 
 def main() -> None:
@@ -56,7 +65,9 @@ def main() -> None:
     parser.add_argument("--texts", type=Path, default=HELD_OUT)
     parser.add_argument("--data", type=Path, help="folder of test sets, or of antibodies")
     parser.add_argument("--most", type=int, default=100, help="sentence pairs or chains of a set")
-    parser.add_argument("--model", default="wiki-any")
+    parser.add_argument("--model", default="wiki-any", help="name or folder")
+    parser.add_argument("--name", help="of the model in the document and the page")
+    parser.add_argument("--no-causal", action="store_true", help="without wiki-judge")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--precision", default="float32")
     parser.add_argument("--particles", type=int, default=64)
@@ -67,12 +78,13 @@ def main() -> None:
         "--only", nargs="*", default=[], help="targets such as norm@1.45, or of antibodies energies"
     )
     options = parser.parse_args()
+    options.name = options.name or options.model
     torch.set_num_threads(1)
     options.out.mkdir(parents=True, exist_ok=True)
     if options.action == "page":
-        _page(options.out, options.model)
+        _page(options.out, options.name)
         return
-    name = {"text": f"{options.model}-{options.texts.stem.rpartition('-')[2]}"}
+    name = {"text": f"{options.name}-{options.texts.stem.rpartition('-')[2]}"}
     path = options.out / f"{name.get(options.action, options.action)}.json"
     document: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {"targets": {}}
     steps: dict[str, Callable[..., None]] = {
@@ -156,10 +168,13 @@ def _measure(options: argparse.Namespace, document: dict[str, Any], path: Path) 
         options.particles, options.populations, passes=options.passes, seed=options.seed
     )  # fmt: skip
     document |= {
-        "model": options.model, "fingerprint": model.fingerprint(), "texts": str(options.texts),
+        "model": options.name, "fingerprint": model.fingerprint(), "texts": str(options.texts),
         "sentences": len(texts), "moves": plan.moves, "longer": maskov.Population.longer,
         "seed": plan.seed, "version": maskov.__version__,
     }  # fmt: skip
+    if options.name in ABOUT:
+        network: torch.nn.Module = model.network  # type: ignore[attr-defined]
+        document["parameters"] = sum(weight.numel() for weight in network.parameters())
     with torch.inference_mode():
         for energy, temperature in (*((name, 1.0) for name in NORMALISED), *TARGETS):
             name = f"{energy}@{temperature:g}"
@@ -177,7 +192,7 @@ def _measure(options: argparse.Namespace, document: dict[str, Any], path: Path) 
             }  # fmt: skip
             _say(name, target)
             _write(document, path)
-        if "causal_given_length" not in document:
+        if "causal_given_length" not in document and not options.no_causal:
             judge = Autoregressive(str(default_judge()), options.device)
             document["causal"], told = causal_nats(judge, model, texts, seed=plan.seed)
             document["causal_given_length"] = asdict(told) if told else None
@@ -248,7 +263,8 @@ def _figure(document: dict[str, Any], path: Path) -> None:
             axes.plot([p["share"] for p in curve], [p["nats_per_token"] for p in curve], "-o",
                       color=colour, label=label, markersize=4)  # fmt: skip
         lines = {"causal model": document.get("causal")}
-        lines["mixture of 8 orders"] = document["targets"]["ordered(orders=8)@1"]["nats_per_token"]
+        mixture = document["targets"].get("ordered(orders=8)@1", {})
+        lines["mixture of 8 orders"] = mixture.get("nats_per_token")
         for (label, value), style in zip(lines.items(), ("--", "-."), strict=True):
             if value is not None:
                 axes.axhline(value, linestyle=style, color="#5C5C5C", linewidth=1)
@@ -273,17 +289,21 @@ def _page(out: Path, model: str) -> None:
         "per token (≥): an energy can only be worse than shown. Every second population moves "
         "longer, and populations agree only if these find hardly more.", "",
     ]  # fmt: skip
-    paths = [path for name in (model, "wiki-small") for path in sorted(out.glob(f"{name}-*.json"))]
+    names = (model, *ABOUT, "wiki-small")
+    paths = [path for name in names for path in sorted(out.glob(f"{name}-*.json"))]
     for path in dict.fromkeys(paths):
         document = json.loads(path.read_text())
         figure = []
         if any(one["lengths"][0]["curve"] for one in document["targets"].values()):
             _figure(document, path.with_suffix(".svg"))
             figure = [f"![nats per token along the path]({path.stem}.svg)", ""]
+        said = ABOUT.get(document["model"], "")
+        if said:
+            said = " " + said.format(parameters=round(document["parameters"] / 1e6))
         length = document["targets"]["ordered@1"]["lengths"][0]["length"]
         lines += [
             f"## English, sentences of {length} tokens, {document['model']}", "",
-            f"{document['sentences']} sentences ({document['texts']}).", "",
+            f"{document['sentences']} sentences ({document['texts']}).{said}", "",
             *figure,
             "| distribution | nats per token | log Z | populations × particles |",
             "|---|---|---|---|",
@@ -340,6 +360,11 @@ _COMMANDS = (
     "$ python -m experiments.studies.evidence text --model wiki-small --out results/evidence",
     "$ python -m experiments.studies.evidence text --model wiki-small --texts "
     "results/evidence/held-out-10.txt --particles 32 --passes 200 --out results/evidence",
+    "$ python -m experiments.studies.evidence text --model wiki-base/model --name wiki-base "
+    "--no-causal --device cuda --out results/evidence --only " + _ORDERED,
+    "$ python -m experiments.studies.evidence text --model wiki-base/model --name wiki-base "
+    "--no-causal --device cuda --precision tf32 --particles 512 --passes 600 --out "
+    "results/evidence",
     "$ python -m experiments.studies.evidence translation --data DATA/test --most 60 --out "
     "results/evidence",
     "$ python -m experiments.studies.evidence antibody --data DATA/antibody --model antiberty "
