@@ -125,8 +125,7 @@ class Recording(Rounds):
             self._capacity = fitting(self._capacities, tokens)
             play(self._recorded, ("test", self._capacity), self._test, device)
         self._size = fitting(self._sizes, self._active)
-        for _ in range(self.turns):
-            play(self._recorded, ("prepare", self._size), self._prepare, device)
+        play(self._recorded, ("prepare", self._size), self._prepare, device)
         play(self._recorded, "now", self._look, device)
         self._looked = _post(self._seen)
 
@@ -145,8 +144,7 @@ class Recording(Rounds):
         tokens, stale, self._slowest = _read(self._posted.popleft())
         self._capacity = self._capacity_for(tokens)
         self._size, device = fitting(self._sizes, stale), self.buffers.tokens.device
-        for _ in range(self.turns):
-            play(self._recorded, ("prepare", self._size), self._prepare, device)
+        play(self._recorded, ("prepare", self._size), self._prepare, device)
         play(self._recorded, ("test", self._capacity), self._test, device)
         self._posted.append(_post(self.buffers.waiting[-1]))
 
@@ -299,7 +297,8 @@ class RecordedWindows(Recording, WindowRounds):
         with few would let chains wait. The most positions are forgotten slowly.
         """
         lately = self.buffers.waiting[-1, 1] * 7 // 8
-        self._note(torch.maximum(self._fillable, self._stale().sum()).maximum(lately))
+        most = torch.maximum(self._fillable, lately)
+        self._note(most.maximum(self._stale().sum()) if self._normalises else most)
         self._fillable.zero_()
         super()._test()
 

@@ -57,8 +57,6 @@ class Rounds(ABC):
 
     # The most vectors that are asked of a pass.
     most_wanted = 1
-    # How often a round prepares: steps that need no pass are over at once.
-    turns = 1
     # The fields of chains that steps change.
     _moved: tuple[str, ...] = ("tokens",)
 
@@ -109,8 +107,7 @@ class Rounds(ABC):
         """
         offered = self.buffers.offered
         if not bool(offered):
-            for _ in range(self.turns):
-                self._prepare()
+            self._prepare()
             offered.fill_(True)
         self._test()
         offered.fill_(False)

@@ -42,8 +42,8 @@ from maskov.types import (
     unseen,
 )
 
-# How often a round prepares where single sites are among the moves: filling them needs no pass, and
-# what repeats the token is over at once.
+# How often a round begins and fills steps where single sites are among the moves: these need no pass,
+# and what repeats the token is over at once.
 _LOOKAHEAD = 2
 
 
@@ -61,7 +61,9 @@ class WindowRounds(Rounds):
         self._resizes = any(isinstance(move, Resize) for move in self._moves)
         # Single sites and blocks read nothing back: what they draw from is the same both ways.
         self._reads_back = not all(isinstance(move, Site) for move in self._moves)
-        self.turns = _LOOKAHEAD if any(map(single_site, self._moves)) else 1
+        self._turns = _LOOKAHEAD if any(map(single_site, self._moves)) else 1
+        # Whether the ends of epochs need what the energy does not.
+        self._normalises = self._groups is None and not self.masked.needs_normaliser
         # The columns of the parts of the energy by their kind, and their weights.
         parts = list(enumerate(part for _, part in self.energy.parts))
         self._sums = [(column, part) for column, part in parts if isinstance(part, MaskedEnergy)]
@@ -91,14 +93,16 @@ class WindowRounds(Rounds):
 
         In this order: a window of one position is filled, and waits for its test, at once.
         """
-        self._normalise()
+        if self._normalises:
+            self._normalise()
         self._close()
         self._open()
-        self._begin()
-        self._fill()
-        if self.stages[0].nearest == 0:
-            self._decide()  # the first test needs no pass
+        for _ in range(self._turns):
             self._begin()
+            self._fill()
+            if self.stages[0].nearest == 0:
+                self._decide()  # the first test needs no pass
+                self._begin()
 
     def _test(self) -> None:
         self._pass()
@@ -150,7 +154,7 @@ class WindowRounds(Rounds):
     def _normalise(self) -> None:
         """Find the log-sum-exp of positions of chains that end their epoch."""
         b = self.buffers
-        where = None if self._groups is not None else self._stale_places()
+        where = self._stale_places()
         if where is None:
             return
         parts = torch.split(b.hidden[where], self.scorer.model.head_rows)
@@ -163,7 +167,7 @@ class WindowRounds(Rounds):
         """End the epoch of chains that have done their steps; keep its results."""
         b = self.buffers
         ended = ~b.opening & (b.epoch_step >= b.steps)
-        if self._groups is None:
+        if self._normalises:
             ended &= ~self._stale().any(1)
         self._end_epoch(ended)
 
@@ -287,7 +291,9 @@ class WindowRounds(Rounds):
         b = self.buffers
         same = self._same()
         fills = (b.window == b.level[:, None]).any(1) & ~(same & self._last())
-        reads = (b.old_window == b.level[:, None]).any(1) & ~same & ~self._kept_back()
+        reads = torch.zeros_like(fills)
+        if self._reads_back:
+            reads = (b.old_window == b.level[:, None]).any(1) & ~same & ~self._kept_back()
         put(b.slot_pending[:-1, -FILLS:], chosen, torch.stack([fills, reads], dim=1))
 
     def _fill(self) -> None:
@@ -389,14 +395,14 @@ class WindowRounds(Rounds):
         within, fixed = self._within(b.new_lengths), (b.start < 0)[:, None]
         counts = [stage.nearest for stage in self.stages if stage.nearest is not None]
         unknown = [~within] * (len(self.stages) - len(counts))
-        if counts:
+        if any(counts):
             nearer = near_all(b.proposed != b.tokens, b.new_lengths)
-        if counts and self._resizes:
+        if any(counts) and self._resizes:
             size = (b.window >= 0).sum(1)
             window = near_window(b.start, size, b.new_lengths, self._width)
             nearer = torch.where(fixed, nearer, window)
         for count in counts:
-            near = nearer < count
+            near = nearer < count if count else self._changed()
             if self._groups is not None:
                 # The groups that hold one of them are known as a whole.
                 near = torch.where(fixed, self._whole(near) & within, near)
