@@ -46,7 +46,7 @@ _SHARES = (1, 4 / 3, 2, 8 / 3, 4, 16 / 3, 8, 32 / 3, 16, 32, 64, 128)
 # Proposals drawn at once, as multiples of a chain's length.
 _CHAINS_DRAWN = (1, 4, 8, 16, 32, 64, 128)
 # Positions of windows that are filled, or given to the head, at once.
-_PLACES_FILLED = (32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
+_PLACES_FILLED = (32, 128, 512, 2048, 8192)
 
 
 # Some numbers on their way to the host, and the event that says when they can be read.
@@ -297,10 +297,17 @@ class RecordedWindows(Recording, WindowRounds):
         with few would let chains wait. The most positions are forgotten slowly.
         """
         lately = self.buffers.waiting[-1, 1] * 7 // 8
-        most = torch.maximum(self._fillable, lately)
-        self._note(most.maximum(self._stale().sum()) if self._normalises else most)
+        self._note(torch.maximum(self._fillable, lately))
         self._fillable.zero_()
         super()._test()
+
+    def _stale(self) -> Bool[Tensor, "chains length"]:
+        stale = super()._stale()
+        self._expect_places(stale.sum())
+        return stale
+
+    def _expect_places(self, number: Int[Tensor, ""]) -> None:
+        torch.maximum(self._fillable, number, out=self._fillable)
 
     def _most_vectors(self, passes: int) -> int:
         """Return how many vectors so many passes may be asked for, within the capacity.
@@ -320,8 +327,8 @@ class RecordedWindows(Recording, WindowRounds):
     def _places_to_fill(
         self, ready: Bool[Tensor, " chains"], at: Bool[Tensor, "chains length"]
     ) -> tuple[Bool[Tensor, " chains"], Tensor, Tensor] | None:
-        self._fillable.copy_(torch.maximum(self._fillable, (ready[:, None] & at).sum()))
         fewest = min(self._size, len(ready))
+        self._expect_places((ready[:, None] & at).sum())
         if self.largest_block == 1:
             self._filled = choose_first(ready, fewest)
             row = self._filled.index

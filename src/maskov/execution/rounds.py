@@ -197,7 +197,7 @@ class Rounds(ABC):
         return valid
 
     def _count(self, **happened: Tensor) -> None:
-        none = torch.zeros_like(self._rows)
+        none = torch.zeros_like(next(iter(happened.values())))
         columns = [happened.get(name, none) for name in COUNTS]
         self.buffers.counts[:, : len(COUNTS)] += torch.stack(columns, dim=1)
 

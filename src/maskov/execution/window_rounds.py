@@ -42,9 +42,15 @@ from maskov.types import (
     unseen,
 )
 
-# How often a round begins and fills steps where single sites are among the moves: these need no pass,
-# and what repeats the token is over at once.
+# How often a round begins and fills steps where single sites are among the moves: these need no
+# pass, and what repeats the token is over at once.
 _LOOKAHEAD = 2
+
+
+# What moves see of chains, as the buffers have it.
+_SEEN = (
+    "tokens", "chain", "lengths", "free", "source", "epoch_step", "rank", "region", "bounds",
+)  # fmt: skip
 
 
 class WindowRounds(Rounds):
@@ -56,6 +62,7 @@ class WindowRounds(Rounds):
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
         kernel, width, device = self.kernel, self._width, self.buffers.tokens.device
+        self._like = Chains.at(self.buffers.tokens)
         self._groups = self.energy.groups
         self._sites = min(self._groups or width, width)
         self._resizes = any(isinstance(move, Resize) for move in self._moves)
@@ -191,13 +198,8 @@ class WindowRounds(Rounds):
     def _chains(self, rows: Rows) -> Chains:
         """Return some chains as moves know them."""
         b = self.buffers
-        chains = Chains.at(
-            b.tokens[rows], b.chain[rows], b.lengths[rows], b.free[rows], b.source[rows]
-        )
-        return replace(
-            chains, step=(b.step + b.epoch_step)[rows], epoch_step=b.epoch_step[rows],
-            rank=b.rank[rows], region=b.region[rows], bounds=b.bounds[rows],
-        )  # fmt: skip
+        kept: dict[str, Any] = {name: getattr(b, name)[rows] for name in _SEEN}
+        return replace(self._like.rows(rows), step=(b.step + b.epoch_step)[rows], **kept)
 
     def _begin(self) -> None:
         """Draw the window of each chain that begins a step."""
@@ -255,14 +257,15 @@ class WindowRounds(Rounds):
             "start": torch.full_like(chains.chain, -1),
         }  # fmt: skip
 
-    def _last(self) -> Bool[Tensor, " chains"]:
+    def _last(self, window: Int[Tensor, "chains length"]) -> Bool[Tensor, " chains"]:
         """Return which windows have one position left to fill."""
-        return (self.buffers.window >= self.buffers.level[:, None]).sum(1) == 1
+        return (window >= self.buffers.level[:, None]).sum(1) == 1
 
     def _same(self) -> Bool[Tensor, " chains"]:
         """Return which proposals, where they are filled, are the current tokens."""
         b = self.buffers
-        return (b.start < 0) & (b.proposed == b.tokens).all(1)
+        same = (b.proposed == b.tokens).all(1)
+        return (b.start < 0) & same if self._resizes else same
 
     def _last_place(self) -> Bool[Tensor, "chains length"]:
         """Return what the passes mask that fill last positions: what those of the cache do."""
@@ -276,11 +279,9 @@ class WindowRounds(Rounds):
         # Groups of positions are others once positions have moved.
         return torch.where((b.start < 0)[:, None], whole, self._places == place[:, None])
 
-    def _kept_back(self) -> Bool[Tensor, " chains"]:
-        """Return where the old token is read in a pass of the cache: it is the last, alone."""
-        b = self.buffers
-        last = (b.old_window >= b.level[:, None]).sum(1) == 1
-        return last if self._groups is None else last & (b.start < 0)
+    def _kept_back(self, last: Bool[Tensor, " chains"]) -> Bool[Tensor, " chains"]:
+        """Return where the old token is read in a pass of the cache: it is the `last`, alone."""
+        return last if self._groups is None else last & (self.buffers.start < 0)
 
     def _ask(self, chosen: Bool[Tensor, " chains"]) -> None:
         """Wait for the passes that fill the next positions.
@@ -289,23 +290,25 @@ class WindowRounds(Rounds):
         the last position of the old tokens is in the chain's cache.
         """
         b = self.buffers
-        same = self._same()
-        fills = (b.window == b.level[:, None]).any(1) & ~(same & self._last())
-        reads = torch.zeros_like(fills)
+        same, last = self._same(), self._last(b.window)
+        here = (b.window == b.level[:, None]).any(1)
+        fills, reads = here & ~(same & last), torch.zeros_like(here)
+        if self._resizes:
+            here, last = (b.old_window == b.level[:, None]).any(1), self._last(b.old_window)
         if self._reads_back:
-            reads = (b.old_window == b.level[:, None]).any(1) & ~same & ~self._kept_back()
+            reads = here & ~(same | self._kept_back(last))
         put(b.slot_pending[:-1, -FILLS:], chosen, torch.stack([fills, reads], dim=1))
 
     def _fill(self) -> None:
         """Draw the next positions of windows that have what they wait for."""
         b = self.buffers
         ready = (b.stage == FILLING) & ~b.slot_pending[:-1].any(1)
-        found = self._places_to_fill(ready, b.window == b.level[:, None])
+        at = b.window == b.level[:, None]
+        found = self._places_to_fill(ready, at)
         if found is None:
             return
         filled, row, place = found
-        here = filled[:, None] & (b.window == b.level[:, None])
-        same, last = self._same(), self._last()
+        here, same, last = filled[:, None] & at, self._same(), self._last(b.window)
         own = (same & last)[row]
         hidden = torch.where(own[:, None], b.hidden[row, place], b.slot_hidden[row, place])
         chain, step = b.chain[row], (b.step + b.epoch_step)[row]
@@ -334,7 +337,9 @@ class WindowRounds(Rounds):
             passed &= (b.start < 0)[:, None]
         b.missing &= ~passed
         b.level += filled
-        most = torch.maximum(b.window.amax(1), b.old_window.amax(1))
+        most = b.window.amax(1)
+        if self._resizes:
+            most = torch.maximum(most, b.old_window.amax(1))
         self._ask(filled & (b.level <= most))
         self._begin_tests(filled & (b.level > most))
 
@@ -347,7 +352,8 @@ class WindowRounds(Rounds):
         if rows is None:
             return
         place = at.int().argmax(1)[rows]
-        kept, own = self._kept_back()[rows], b.hidden[rows, place]
+        kept = self._kept_back(self._last(b.old_window))[rows]
+        own = b.hidden[rows, place]
         hidden = torch.where(kept[:, None], own, b.slot_hidden[rows, -1])
         token = b.tokens[rows, place]
         found = log_q_of(hidden, token, self.kernel.conditional, self.scorer)
@@ -358,9 +364,12 @@ class WindowRounds(Rounds):
         b = self.buffers
         changed = self._changed()
         # Where one pass masks all changes, it is the same before and after.
-        still = unseen(changed, self._groups) & (b.new_lengths == b.lengths)[:, None]
-        place = (still & changed).int().topk(self._alike, dim=1).indices
-        known = (still & changed).gather(1, place) & ended[:, None]
+        still = unseen(changed, self._groups)
+        if self._resizes:
+            still = still & (b.new_lengths == b.lengths)[:, None]
+        alike = still & changed
+        place = alike.int().topk(self._alike, dim=1).indices
+        known = alike.gather(1, place) & ended[:, None]
         token = torch.where(known, b.proposed.gather(1, place), 0).flatten()
         hidden = b.hidden[self._rows[:, None], place].flatten(0, 1)
         logit = self.scorer.model.logit_of(hidden, token).double().view(place.shape)
@@ -387,6 +396,8 @@ class WindowRounds(Rounds):
         """Return where tokens are others or, where the length may change, the new windows."""
         b = self.buffers
         changed = b.proposed != b.tokens
+        if not self._resizes:
+            return changed
         return torch.where((b.start < 0)[:, None], changed, b.window >= 0)
 
     def _first_tests(self) -> Int[Tensor, "chains length"]:
@@ -478,7 +489,7 @@ class WindowRounds(Rounds):
         held, level = self._within(lengths), b.level[slot][:, None]
         rank = torch.where(back[:, None], b.old_window[slot], b.window[slot])
         group = masked_with(column, held, self._groups)
-        last = fills & self._last()[slot][:, None]
+        last = fills & self._last(b.window)[slot][:, None]
         group = torch.where(last, self._last_place()[slot], group)
         filling = (fills | back[:, None]) & ~last
         masked = torch.where(filling, rank >= level, group)

@@ -74,21 +74,20 @@ def pack_queries(
 
     A sequence of length zero takes no space. Nothing synchronises with the device.
     """
-    count, width = tokens.shape
-    device = tokens.device
+    count, device = len(tokens), tokens.device
     full = torch.where(lengths > 0, lengths + frame.size, 0)
     ends = full.cumsum(0)
     starts = torch.cat([ends.new_zeros(1), ends])
     token = torch.arange(total, device=device)
     owner = torch.searchsorted(ends, token, right=True).clamp(max=count - 1)
     offset = token - starts[owner]
-    inner = offset - len(frame.before)
-    ids = tokens[owner, inner.clamp(0, width - 1)]
-    if len(frame.before):
-        ids = torch.where(inner < 0, frame.before[offset.clamp(0, len(frame.before) - 1)], ids)
+    framed = torch.nn.functional.pad(tokens, (len(frame.before), len(frame.after)))
+    framed[:, : len(frame.before)] = frame.before
     if len(frame.after):
-        past = inner - lengths[owner]
-        ids = torch.where(past >= 0, frame.after[past.clamp(0, len(frame.after) - 1)], ids)
+        past = torch.arange(framed.shape[1], device=device) - (full - len(frame.after))[:, None]
+        after = frame.after[past.clamp(0, len(frame.after) - 1)]
+        framed = torch.where(past >= 0, after, framed)
+    ids = framed[owner, offset.clamp(0, framed.shape[1] - 1)]
     query = (starts[row] + len(frame.before) + place).clamp(0, total - 1)
     return PackedPasses(ids, offset, starts.int(), query)
 

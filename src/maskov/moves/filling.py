@@ -329,7 +329,6 @@ def portions(
     for begin in range(0, len(hidden), scorer.model.head_rows):
         part = slice(begin, begin + scorer.model.head_rows)
         logits = scorer.model.logits(hidden[part])
-        scorer.track_nan(logits)
         allowed, stuck = None, torch.zeros(len(logits), dtype=torch.bool, device=logits.device)
         if filling is not None:
             place = torch.arange(len(hidden), device=hidden.device)[part]
@@ -338,6 +337,7 @@ def portions(
             # Drawn all the same, so that all numbers are numbers.
             allowed = allowed | stuck[:, None]
         log_q = conditional.log_probabilities(logits, scorer.model.forbidden, allowed)
+        scorer.track_nan(log_q[:, 0])  # one score that is not a number spoils all
         yield part, logits, log_q, stuck
 
 
