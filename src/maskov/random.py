@@ -123,7 +123,7 @@ class CounterRng(Rng):
             where = where + self.depth
         if chain.is_cpu and len(chain) <= _MANY_ROWS:
             return _uniform_on_cpu(chain, step, where, self.seed, int(purpose))
-        kernel = _kernel() if chain.is_cuda else None
+        kernel = triton_function("maskov.philox", "uniform") if chain.is_cuda else None
         if kernel is not None:
             numbers: Tensor = kernel(chain, step, where, self.seed, int(purpose))
             return numbers
@@ -137,11 +137,11 @@ class CounterRng(Rng):
         return replace(self, depth=self.depth + 1)
 
 
-@lru_cache(maxsize=1)
-def _kernel() -> Any:
-    """Return the same function as one kernel, where Triton is there: on a GPU launches cost."""
+@lru_cache
+def triton_function(module: str, name: str) -> Any:
+    """Return what launches one kernel on a GPU, where many launches cost; None without Triton."""
     try:
-        return import_module("maskov.philox").uniform
+        return getattr(import_module(module), name)
     except ImportError:
         return None
 

@@ -79,17 +79,6 @@ class Batch:
         """Return this batch on a device."""
         return self.mapped(lambda value: value.to(device))
 
-    def followed_by(self, other: Self) -> Self:
-        """Return the rows of this batch, and then those of another one."""
-        changed: dict[str, Any] = {
-            name: torch.cat([value, getattr(other, name)])
-            if isinstance(value, Tensor)
-            else value.followed_by(getattr(other, name))
-            for name, value in vars(self).items()
-            if isinstance(value, Tensor | Batch)
-        }
-        return replace(self, **changed)
-
     def put(self, index: Int[Tensor, " n"], other: Self) -> Self:
         """Return this batch with the chosen rows replaced by those of `other`."""
         theirs = other.tensors()

@@ -95,14 +95,12 @@ def test_the_same_chains_as_on_a_cpu(sizes, nearest):
     assert (here.traces["passes"] == there.traces["passes"]).all()
 
 
-@pytest.mark.parametrize("budget", [None, 128])
-def test_the_same_populations_as_on_a_cpu(budget):
+def test_the_same_populations_as_on_a_cpu():
     moved = Metropolis(Norm() + 0.5 * Ordered(), Site(), 0.8, DelayedAcceptance(2))
     kernel = Population(moved, Ordered(temperature=0.8), 4, (0.2, 0.5, 1.0), moves=9)
     settings = {"schedule": Schedule(epochs=3), "chains": 16, "length": (9, 9)}
     here = sample(_model("cpu"), kernel, **settings)
-    # Many particles for the budget go in two halves.
-    there = sample(_model("cuda"), kernel, token_budget=budget, **settings)
+    there = sample(_model("cuda"), kernel, **settings)
     assert [one.ids for one in here.samples] == [one.ids for one in there.samples]
     for trace in (*COUNTS, "ancestor", "passes"):
         assert (here.traces[trace] == there.traces[trace]).all(), trace

@@ -170,9 +170,7 @@ def test_every_engine_decides_like_the_reference(engine, move, way, monkeypatch)
         assert passes == known
 
 
-@pytest.mark.parametrize(
-    ("engine", "budget"), [(WindowRounds, None), (RecordedWindows, None), (RecordedWindows, 64)]
-)
+@pytest.mark.parametrize("engine", [WindowRounds, RecordedWindows])
 @pytest.mark.parametrize(
     ("target", "start", "inputs"),
     [
@@ -182,9 +180,7 @@ def test_every_engine_decides_like_the_reference(engine, move, way, monkeypatch)
         (Norm(), Ordered(seed=2), {"templates": TEMPLATES}),
     ],
 )
-def test_populations_move_in_rounds_as_in_lock_step(
-    engine, budget, target, start, inputs, monkeypatch
-):
+def test_populations_move_in_rounds_as_in_lock_step(engine, target, start, inputs, monkeypatch):
     moved = Metropolis(target, Site(HOT), 0.8, DelayedAcceptance(2))
     kernel = Population(moved, start, 4, (0.2, 0.5, 1.0), moves=7, longer=2)
     settings = {"model": MODEL, "seed": 3, "chains": 8, "thin": 1, **inputs}
@@ -198,9 +194,8 @@ def test_populations_move_in_rounds_as_in_lock_step(
 
     monkeypatch.setattr("maskov.execution.population_rounds.sampler_for", lambda *_: Counted)
     monkeypatch.setattr("maskov.execution.recorded._SMALLEST", 64)
-    found = sample(kernel=kernel, schedule=Schedule(epochs=3), token_budget=budget, **settings)
-    # Many particles for the budget go in two halves.
-    assert made == [1] * (2 if budget else 1), "what was recorded for a point serves the next"
+    found = sample(kernel=kernel, schedule=Schedule(epochs=3), **settings)
+    assert made == [1], "what was recorded for a point serves the next"
     assert [one.ids for one in found.samples] == [one.ids for one in plain.samples]
     assert [one.ancestor for one in found.samples] == [one.ancestor for one in plain.samples]
     for name in (*DECISIONS, "passes"):

@@ -37,6 +37,7 @@ from maskov.models.base import MaskedModel
 from maskov.models.packed import PackedModel, pack_queries
 from maskov.models.scorer import BUSY_TOKENS
 from maskov.moves import Move, Resize, Site, Sweep, Window
+from maskov.random import triton_function
 from maskov.types import Bool, Chains, Int, Tensor
 
 _SMALLEST = 1024
@@ -47,10 +48,6 @@ _SHARES = (1, 4 / 3, 2, 8 / 3, 4, 16 / 3, 8, 32 / 3, 16, 32, 64, 128)
 _CHAINS_DRAWN = (1, 4, 8, 16, 32, 64, 128)
 # Positions of windows that are filled, or given to the head, at once.
 _PLACES_FILLED = (32, 128, 512, 2048, 8192)
-
-
-# Some numbers on their way to the host, and the event that says when they can be read.
-Note = tuple[Tensor, Any]
 
 
 class Recording(Rounds):
@@ -76,8 +73,8 @@ class Recording(Rounds):
         self._sizes = sorted({min(size, everything) for size in self._head_sizes()})
         self._capacity, self._size = self._capacities[0], self._sizes[0]
         self._recorded: dict[Any, Any] = {}
-        # Notes to the host.
-        self._posted: deque[Note] = deque()
+        # Notes to the host, each with the event that says when it can be read.
+        self._posted: deque[tuple[Tensor, Any]] = deque()
         # What the host reads in the middle of a round.
         self._seen = torch.zeros_like(self.buffers.waiting[0])
         self._expect()
@@ -90,9 +87,8 @@ class Recording(Rounds):
         """Begin with the notes that were posted last."""
         self._posted = deque((row, None) for row in self.buffers.waiting.cpu())
         self._slowest = int(self.buffers.waiting[0, -1])
-        # Chains that go on, as far as the host knows, and the note that says so.
+        # Chains that go on, as far as the host knows.
         self._active = len(self._rows)
-        self._looked: Note | None = None
 
     def reload(self, buffers: Buffers) -> bool:
         """Load other chains, if what was recorded holds for them."""
@@ -112,22 +108,19 @@ class Recording(Rounds):
         return self._slowest
 
     def advance_promptly(self) -> None:
-        """End a round that holds all that waits for it, and begin the next one.
+        """Do a round that holds all that waits for it.
 
-        The host waits to read how much that is, which costs less than rounds of a wrong size where
-        epochs are as short as those of populations.
+        The device waits once while the host reads how much that is, which costs less than rounds of
+        a wrong size where epochs are as short as those of populations.
         """
         device = self.buffers.tokens.device
-        if self._looked is not None:
-            tokens, self._active, self._slowest = _read(self._looked)
-            if not self._active:
-                return
-            self._capacity = fitting(self._capacities, tokens)
-            play(self._recorded, ("test", self._capacity), self._test, device)
         self._size = fitting(self._sizes, self._active)
         play(self._recorded, ("prepare", self._size), self._prepare, device)
         play(self._recorded, "now", self._look, device)
-        self._looked = _post(self._seen)
+        tokens, self._active, self._slowest = self._seen.tolist()
+        if self._active:
+            self._capacity = fitting(self._capacities, tokens)
+            play(self._recorded, ("test", self._capacity), self._test, device)
 
     def _look(self) -> None:
         """See how many tokens of passes wait, how many chains go on, and the slowest epoch."""
@@ -141,12 +134,26 @@ class Recording(Rounds):
 
     def advance(self) -> None:
         """Do a round whose capacity suits what was waiting two rounds ago."""
-        tokens, stale, self._slowest = _read(self._posted.popleft())
+        posted, event = self._posted.popleft()
+        if event is not None:
+            event.synchronize()
+        tokens, stale, self._slowest = posted.tolist()
         self._capacity = self._capacity_for(tokens)
         self._size, device = fitting(self._sizes, stale), self.buffers.tokens.device
         play(self._recorded, ("prepare", self._size), self._prepare, device)
         play(self._recorded, ("test", self._capacity), self._test, device)
-        self._posted.append(_post(self.buffers.waiting[-1]))
+        self._posted.append(self._post())
+
+    def _post(self) -> tuple[Tensor, Any]:
+        """Send the host a note of what is waiting, to be read when it has arrived."""
+        latest = self.buffers.waiting[-1]
+        if not latest.is_cuda:
+            return latest.clone(), None
+        note = torch.empty(latest.shape, dtype=latest.dtype, pin_memory=True)
+        note.copy_(latest, non_blocking=True)
+        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        event.record()
+        return note, event
 
     def _capacity_for(self, tokens: int) -> int:
         """Return the capacity for so many tokens that wait."""
@@ -230,11 +237,11 @@ class Recording(Rounds):
         self, chosen: Bool[Tensor, "chains length"], slot: Int[Tensor, " chains"]
     ) -> None:
         hidden, source = self.buffers.hidden, self.buffers.slot_hidden
-        copy = _copy_kernel() if source.is_cuda else None
-        if copy is not None:
+        copy = triton_function("maskov.encoders.fused", "copy_vectors") if source.is_cuda else None
+        if copy is None:
+            put(hidden, chosen, source[slot, : self._width])
+        else:
             copy(hidden, source, chosen, slot)
-            return
-        put(hidden, chosen, source[slot, : self._width])
 
     def _stale_places(self) -> tuple[Tensor, Tensor] | None:
         self._drawn = choose_first(self._stale().flatten(), self._size)
@@ -296,18 +303,10 @@ class RecordedWindows(Recording, WindowRounds):
         Chains come to their fills together, every few rounds: to lay a round out for those of one
         with few would let chains wait. The most positions are forgotten slowly.
         """
-        lately = self.buffers.waiting[-1, 1] * 7 // 8
-        self._note(torch.maximum(self._fillable, lately))
+        most = torch.maximum(self._fillable, self.buffers.waiting[-1, 1] * 7 // 8)
+        self._note(most.maximum(self._stale().sum()) if self._normalises else most)
         self._fillable.zero_()
         super()._test()
-
-    def _stale(self) -> Bool[Tensor, "chains length"]:
-        stale = super()._stale()
-        self._expect_places(stale.sum())
-        return stale
-
-    def _expect_places(self, number: Int[Tensor, ""]) -> None:
-        torch.maximum(self._fillable, number, out=self._fillable)
 
     def _most_vectors(self, passes: int) -> int:
         """Return how many vectors so many passes may be asked for, within the capacity.
@@ -328,7 +327,7 @@ class RecordedWindows(Recording, WindowRounds):
         self, ready: Bool[Tensor, " chains"], at: Bool[Tensor, "chains length"]
     ) -> tuple[Bool[Tensor, " chains"], Tensor, Tensor] | None:
         fewest = min(self._size, len(ready))
-        self._expect_places((ready[:, None] & at).sum())
+        torch.maximum(self._fillable, (ready[:, None] & at).sum(), out=self._fillable)
         if self.largest_block == 1:
             self._filled = choose_first(ready, fewest)
             row = self._filled.index
@@ -352,16 +351,6 @@ class RecordedWindows(Recording, WindowRounds):
 
     def _spread_rows(self, rows: Rows, values: Tensor) -> Tensor:
         return values[self._filled.place]
-
-
-@lru_cache(maxsize=1)
-def _copy_kernel() -> Callable[[Tensor, Tensor, Tensor, Tensor], None] | None:
-    """Return `copy_vectors`, where Triton is there."""
-    try:
-        from maskov.encoders.fused import copy_vectors
-    except ImportError:
-        return None
-    return copy_vectors
 
 
 @lru_cache
@@ -403,25 +392,6 @@ def recorded(part: Callable[[], None]) -> Any:
     torch.cuda.current_stream().wait_stream(stream)
     _LATEST[device] = graph
     return graph
-
-
-def _post(numbers: Int[Tensor, " numbers"]) -> Note:
-    """Send the host some numbers, to be read when they have arrived."""
-    if not numbers.is_cuda:
-        return numbers.clone(), None
-    note = torch.empty(numbers.shape, dtype=numbers.dtype, pin_memory=True)
-    note.copy_(numbers, non_blocking=True)
-    event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-    event.record()
-    return note, event
-
-
-def _read(note: Note) -> list[int]:
-    """Wait for a note and read it."""
-    numbers, event = note
-    if event is not None:
-        event.synchronize()
-    return list(numbers.tolist())
 
 
 def play(known: dict[Any, Any], key: Any, part: Callable[[], None], device: torch.device) -> None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from maskov.energies.base import Norm, Raw
 from maskov.execution.buffers import COUNTS, ENERGIES, Buffers
 from maskov.kernels import Kernel, Metropolis
 from maskov.kernels.base import leaves
@@ -112,10 +113,6 @@ class Rounds(ABC):
         self._test()
         offered.fill_(False)
 
-    def advance_promptly(self) -> None:
-        """Do a round of an epoch that may end any time."""
-        self.advance()
-
     @abstractmethod
     def _prepare(self) -> None:
         """Begin a round: end and begin epochs, and draw what needs no pass."""
@@ -145,14 +142,23 @@ class Rounds(ABC):
         return int(self.buffers.epoch.min())
 
     def energies(self) -> Float[Tensor, "chains 3"]:
-        """Return E_raw, E_norm and the target's energy of every chain."""
-        b = self.buffers
-        terms = torch.stack([-b.logit, b.log_normaliser - b.logit, self._terms()])
-        return torch.where(self._inside, terms, 0.0).sum(2).T
+        """Return E_raw, E_norm and the target's energy of every chain.
 
-    def _terms(self) -> Float[Tensor, "chains length"]:
-        """Return what the position of each pass adds to the target's energy."""
-        return self.masked.of_scores(self.buffers.logit, self.buffers.log_normaliser)
+        Passes of groups know the last alone.
+        """
+        b, raw, norm = self.buffers, Raw(), Norm()
+        if self.energy.groups is None:
+            both = [self._summed(one.of_scores(b.logit, b.log_normaliser)) for one in (raw, norm)]
+        else:
+            both = [torch.full_like(b.logit[:, 0], torch.nan)] * 2
+        return torch.stack([*both, self._target_energy()], dim=1)
+
+    def _target_energy(self) -> Float[Tensor, " chains"]:
+        return self._summed(self.masked.of_scores(self.buffers.logit, self.buffers.log_normaliser))
+
+    def _summed(self, terms: Float[Tensor, "chains length"]) -> Float[Tensor, " chains"]:
+        """Add up the terms of the positions of each chain."""
+        return torch.where(self._inside, terms, 0.0).sum(1)
 
     def _epoch(self) -> Int[Tensor, " chains"]:
         """Return the epoch of every chain, or the last one where it has done all."""

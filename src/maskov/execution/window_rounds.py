@@ -117,23 +117,15 @@ class WindowRounds(Rounds):
 
     # Epochs.
 
-    def energies(self) -> Float[Tensor, "chains 3"]:
-        """Return E_raw, E_norm and the target's energy; passes of groups know the last alone."""
-        b = self.buffers
-        if self._groups is not None:
-            both = torch.full_like(b.values[:, 0, :1], torch.nan).expand(-1, 2)
-        else:
-            terms = torch.stack([-b.logit, b.log_normaliser - b.logit])
-            both = torch.where(self._inside, terms, 0.0).sum(2).T
-        return torch.cat([both, (self._values() * self._weights).sum(1, keepdim=True)], dim=1)
+    def _target_energy(self) -> Float[Tensor, " chains"]:
+        return (self._values() * self._weights).sum(1)
 
     def _values(self) -> Float[Tensor, "chains parts"]:
         """Return the values of all parts of the energy."""
         b = self.buffers
         values = b.values[self._rows, b.lengths]
         for column, part in self._sums:
-            terms = part.of_scores(b.logit, b.log_normaliser)
-            values[:, column] = torch.where(self._inside, terms, 0.0).sum(1)
+            values[:, column] = self._summed(part.of_scores(b.logit, b.log_normaliser))
         for number, (column, _) in enumerate(self._ordered):
             values[:, column] = b.terms[:, number].sum(1)
         return values
@@ -251,8 +243,9 @@ class WindowRounds(Rounds):
             assert isinstance(move.positions, Sweep)
             every = torch.arange(len(chains.chain), device=chains.chain.device)
             rank = move.positions.masked(chains, every, self.rng, block).long() - 1
-        return {
-            "window": rank, "old_window": rank, "proposed": chains.tokens,
+        window = {"window": rank, "old_window": rank, "proposed": chains.tokens}
+        # Where no move resizes, nothing else ever changes.
+        return window if not self._resizes else window | {
             "new_lengths": chains.lengths, "new_free": chains.free, "new_region": chains.region,
             "start": torch.full_like(chains.chain, -1),
         }  # fmt: skip
@@ -337,9 +330,8 @@ class WindowRounds(Rounds):
             passed &= (b.start < 0)[:, None]
         b.missing &= ~passed
         b.level += filled
-        most = b.window.amax(1)
-        if self._resizes:
-            most = torch.maximum(most, b.old_window.amax(1))
+        longer = torch.maximum(b.window, b.old_window) if self._resizes else b.window
+        most = longer.amax(1)
         self._ask(filled & (b.level <= most))
         self._begin_tests(filled & (b.level > most))
 
@@ -426,15 +418,12 @@ class WindowRounds(Rounds):
 
     def _want(self, chosen: Tensor, number: int) -> None:
         """Wait for the passes that a stage is the first to need, and nobody has run."""
-        b, nearest = self.buffers, [stage.nearest for stage in self.stages]
+        b, free = self.buffers, [stage.nearest == 0 for stage in self.stages]
         wanted = groups_with(b.missing, self._groups)
-        if nearest[number] == 0 or (number and nearest[number] == nearest[number - 1]):
-            wanted = torch.zeros_like(wanted)
-        else:
-            wanted = wanted & groups_with(b.known_from <= number, self._groups)
-            # A test that needs no pass knows positions whose passes nobody has run.
-            if number and nearest[number - 1] != 0:
-                wanted &= ~groups_with(b.known_from < number, self._groups)
+        # A test that is free of passes knows positions whose passes nobody has run.
+        wanted = wanted & groups_with((b.known_from <= number) & (not free[number]), self._groups)
+        if number and not free[number - 1]:
+            wanted &= ~groups_with(b.known_from < number, self._groups)
         put(b.slot_pending[:-1, : self._sites], chosen, wanted)
         calls = b.counts[:, len(COUNTS) :]
         for part, _, energy in self.plan.new_evaluations(number):
