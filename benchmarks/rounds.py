@@ -4,11 +4,12 @@
     python -m benchmarks rounds --precision bfloat16 --engine lock-step --rows default mixed
 
 Texts: --chains chains of --length tokens. Passes a second and the share of the ceiling of matrix
-products are those of the whole run from the first step on, the recording of rounds included; a row
-with a `short` run has also those of the epochs after it, which recording does not slow down: the
-time of the shorter run is subtracted. Translation: sentences a second of one whole call after a
-short one. With `--engine lock-step` rows go in lock-step; with `windows` single sites, too, go in
-rounds of windows. A row begins only while --limit seconds are not over.
+products are those of the whole run from the first step on, the recording of rounds included, after
+a run of two epochs for which kernels are compiled; a row with a `short` run has also those of the
+epochs after it, which recording does not slow down: the time of the shorter run is subtracted.
+Translation: sentences a second of one whole call after a short one. With `--engine lock-step` rows
+go in lock-step; with `windows` single sites, too, go in rounds of windows. A row begins only while
+--limit seconds are not over.
 """
 
 import time
@@ -65,7 +66,7 @@ class Texts:
     short: int = 0
 
     def measure(self, options: Namespace) -> dict[str, Any]:
-        """Sample, twice if there is a shorter run; return the speeds."""
+        """Sample, after two epochs to warm up, and again if there is a shorter run."""
         described = options.model, options.device, options.precision
         model, ceiling = _texts_model(described, options.seconds)
         groups = f"{options.energy}(groups=4)"
@@ -85,6 +86,7 @@ class Texts:
             kept = ("seconds", "passes_per_second", "passes_per_step")
             return {"share": row["share_of_ceiling"]} | {name: row[name] for name in kept}
 
+        run_texts(model, Namespace(**chosen | {"epochs": 2, "burn_in": min(1, how["burn_in"])}))
         run, seconds = sampled(self.epochs)
         found = {"epochs": self.epochs} | speeds(seconds)
         if self.short:
