@@ -146,6 +146,7 @@ ROWS: dict[str, Texts | Translations | Particles] = {
     "blocks": Translations(TranslationMethod("block-mh", energy="norm"), 300),
     "paper, 20 epochs": Texts("site", 20),
     "populations": Particles(1024, 4, 40),
+    "one population": Particles(1024, 1, 80),
 }
 # What a kernel does, by a part of its name; what is in no list draws or keeps books.
 _KINDS = {
