@@ -219,30 +219,35 @@ def rounds(folder: Path) -> str:
     def read(name: str) -> Any:
         return json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))["rows"]
 
-    before, now = read("rounds-kernels-h200"), read("rounds-populations-h200")
+    before, now = read("rounds-kernels-h200"), read("rounds-h200-bfloat16")
+    last = read("rounds-kernels-translation-h200")
     kernels = _table(
         ["", "passes/s", "share of the ceiling", *_KINDS],
         ([name, _number(row["passes_per_second"]), f"{row['share']:.0%}" if "share" in row else "",
           *(f"{sum(row['kernels'][one] for one in kinds):.0%}" for kinds in _KINDS.values())]
-         for name, row in before.items()),
+         for name, row in (before | last).items()),
     )  # fmt: skip
+    mixed, lengths = now["mixed"]["share"], last["sampled lengths"]["sentences_per_second"]
     return f"""\
 # Where the time of rounds goes
 
 `python -m experiments.findings` writes this page. What half a second of an H200 goes to, of 500 chains of 15 to 45 tokens
-of wiki-any made as large as BERT-base, E_raw, bfloat16, and of populations of 1,024 particles of wiki-any in lock-step, two of
-them in turns ([rounds-kernels-h200.json](rounds-kernels-h200.json); the kernels had been compiled before):
+of wiki-any made as large as BERT-base, E_raw, bfloat16, of populations of 1,024 particles of wiki-any in lock-step, two of
+them in turns ([rounds-kernels-h200.json](rounds-kernels-h200.json)), and of translations of sampled lengths with deroen-small in
+TF32, whose products stand under "head" ([rounds-kernels-translation-h200.json](rounds-kernels-translation-h200.json)). Kernels had been compiled
+before. Translations were measured with the present version, the others with an earlier one:
 
 {kernels}
 
 Matrix products run at about 95% of the ceiling, so that attention, norms and activations, which move bytes, bound rounds
-of single sites and spans. Rounds of a grouped burn-in and of few chains are small: a round makes about 800 small
-kernels to draw, choose and decide, some 3 ms whatever its size. Populations in lock-step wait for the host.
+of single sites and spans. Rounds of a grouped burn-in, of few chains and of translations are small: to draw, choose and
+decide, the earlier version launched about 950 small kernels a round of spans, some 3 ms whatever its size. Populations
+in lock-step wait for the host.
 
-Since then a program of attention takes several heads one after the other, and populations go in rounds, too: four of 1,024
-particles, {now["populations"]["passes_each"]:.0f} passes each, make {_number(now["populations"]["passes_per_second"])} passes a second, recording included; {_number(before["populations"]["passes_per_second"])} before
-([rounds-populations-h200.json](rounds-populations-h200.json)). The default run of that file is the first of its process on a new
-machine and compiles its kernels, too: {now["default"]["seconds"]:.0f} s. Details are in `experiments/LOG.md`.
+Now a round of spans makes a third fewer of these kernels (about 630), populations go in rounds, and attention takes several
+heads one after the other. The default run has reached {now["default"]["share"]:.0%} of the ceiling ({before["default"]["share"]:.0%} before), sites and spans mixed {mixed:.0%}, populations
+{_number(now["populations"]["passes_per_second"])} passes a second, recording included ({_number(before["populations"]["passes_per_second"])} before), and translations of sampled lengths {lengths:.0f} sentences a
+second ([rounds-h200-bfloat16.json](rounds-h200-bfloat16.json)). Details are in `experiments/LOG.md`.
 """
 
 

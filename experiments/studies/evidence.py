@@ -333,7 +333,8 @@ def _page(out: Path, model: str) -> None:
                 f"| texts | number | {energies}{more}", f"|---|---|{sizes} |{rule}",
                 *_few_rows(json.loads(path.read_text())), "",
             ]  # fmt: skip
-    lines += ["```console", *_COMMANDS, "```", ""]
+    measured = [one for one in _COMMANDS if "wiki-base" not in one or [*out.glob("wiki-base-*")]]
+    lines += ["```console", *measured, "```", ""]
     (out / "README.md").write_text("\n".join(lines))
 
 
@@ -343,8 +344,8 @@ _COMMANDS = (
     "--only '0.69*ordered+0.26*norm@1' --out results/evidence",
     "$ python -m experiments.studies.evidence text --device cuda --precision bfloat16 --particles "
     "1024 --populations 2 --passes 4000 --only '0.69*ordered+0.26*norm@0.7' --out results/evidence",
-    "$ python -m experiments.studies.evidence text --device cuda --particles 512 --passes 2500 "
-    "--only norm@1 --out results/evidence",
+    "$ python -m experiments.studies.evidence text --device cuda --precision bfloat16 --particles "
+    "1024 --passes 3500 --only norm@1 --out results/evidence",
     "$ python -m experiments.studies.evidence text --device cuda --particles 512 --passes 2000 "
     "--only norm@1.45 --out results/evidence",
     "$ python -m experiments.studies.evidence text --device cuda --particles 256 --passes 2000 "
