@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 PARTS = "exact/test_parts.py"
 RESIZING = "exact/test_resizing.py"
 ENGINES = "guard/test_engines.py"
+NETWORKS = "models/test_any_network.py"
 ORDERED = "exact/test_ordered.py"
 POPULATIONS = "exact/test_populations.py"
 
@@ -39,12 +40,12 @@ MUTANTS = [
     # ordered energies and populations in rounds
     ("execution/window_rounds.py", "first = rank.masked_fill(~changed, self._width)",
      "first = 1 + rank.masked_fill(~changed, self._width)", ENGINES),
-    ("execution/window_rounds.py", "            (b.terms, b.slot_terms),\n", "", ENGINES),
+    ("execution/window_rounds.py", "moved.append((b.terms, b.slot_terms[:-1]))", "pass", ENGINES),
     ("execution/window_rounds.py", "torch.where(revealing, order >= number,",
      "torch.where(revealing, order == number,", ENGINES),
     ("models/scorer.py", "masked_fill(model.forbidden, -torch.inf) / temperature",
      "masked_fill(model.forbidden, -torch.inf)", ENGINES),
-    ("execution/population_rounds.py", "        rounds.weigh(energy)\n", "", ENGINES),
+    ("execution/population_rounds.py", "rounds.weigh(kernel.bridge(", "((", ENGINES),
     ("execution/population_rounds.py", ", steps=kernel.steps(chains)", "", ENGINES),
     ("execution/population_rounds.py", "kernel.begin(kernel.init(chains, scorer), self._rng)",
      "kernel.init(chains, scorer)", ENGINES),
@@ -81,17 +82,19 @@ MUTANTS = [
     ("kernels/base.py", "and self.temperature == other.temperature\n", "and True\n", PARTS),
     # engines
     ("execution/site_rounds.py", "gained = ratio - b.slot_ratio[:-1]", "gained = ratio", ENGINES),
-    ("execution/site_rounds.py", "freed = (moves[:, None] | own).flatten()",
-     "freed = own.flatten()", ENGINES),
+    ("execution/site_rounds.py", "(moves[:, None] | own).flatten()", "own.flatten()", ENGINES),
     ("execution/site_rounds.py", "(b.fresh, ~self._inside[rows]),\n        )",
      "(b.fresh, b.fresh[rows]),\n        )", ENGINES),
-    ("execution/window_rounds.py", "torch.where(kept[:, None], own, b.slot_hidden[rows, -1])",
-     "b.slot_hidden[rows, -1]", ENGINES),
+    ("execution/window_rounds.py", "(kept[:, None], own,", "(kept[:, None] & False, own,", ENGINES),
     ("execution/window_rounds.py", "b.missing &= ~passed\n", "pass\n", ENGINES),
     ("execution/window_rounds.py", "passed &= (b.start < 0)[:, None]\n", "pass\n", ENGINES),
     ("execution/window_rounds.py", "& (b.new_lengths == b.lengths)[:, None]", "", ENGINES),
-    ("execution/recorded.py", "(spent <= budget)", "(spent < budget)",
-     "asynchronous/test_rounds.py"),
+    ("execution/recorded.py", "cumsum(0) <= budget", "cumsum(0) < budget", "asynchronous"),
+    ("execution/rounds.py", "b.epoch % self.kept, self.kept)", "b.epoch % self.kept, 0)", ENGINES),
+    ("execution/window_rounds.py", "nearer < count if", "nearer <= count if", ENGINES),
+    ("execution/window_rounds.py", "known &= ~(free[:, None] & b.missing[rows])", "pass", ENGINES),
+    ("execution/window_rounds.py", "if number and not free[number - 1]:", "if number:", ENGINES),
+    ("models/packed.py", "framed = torch.where(past >= 0, after, framed)", "pass", "encoders"),
     # storage
     ("runs/store.py", "[row, first : first + len(rows)]", "[row, : len(rows)]", ENGINES),
     ("runs/state.py", "damaged: list[Path] = []\n    for file in reversed(_files(folder, group)):",
@@ -106,10 +109,8 @@ MUTANTS = [
     ("random.py", "_on_cpu(chain, step, where, self.seed, int(purpose))",
      "_on_cpu(chain, step, where, self.seed, 1)", "unit/test_random.py"),
     # networks of any class
-    ("models/huggingface.py", "torch.cat([logits[:, :1], logits[:, :-1]], 1)", "logits",
-     "models/test_any_network.py"),
-    ("models/huggingface.py", "torch.cat(parts)[where.argsort()]", "torch.cat(parts)",
-     "models/test_any_network.py"),
+    ("models/huggingface.py", "torch.cat([logits[:, :1], logits[:, :-1]], 1)", "logits", NETWORKS),
+    ("models/huggingface.py", "torch.cat(parts)[where.argsort()]", "torch.cat(parts)", NETWORKS),
 ]  # fmt: skip
 
 
