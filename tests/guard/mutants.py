@@ -94,7 +94,7 @@ MUTANTS = [
     ("execution/window_rounds.py", "nearer < count if", "nearer <= count if", ENGINES),
     ("execution/window_rounds.py", "known &= ~(free[:, None] & b.missing[rows])", "pass", ENGINES),
     ("execution/window_rounds.py", "if number and not free[number - 1]:", "if number:", ENGINES),
-    ("models/packed.py", "framed = torch.where(past >= 0, after, framed)", "pass", "encoders"),
+    ("models/packed.py", "past >= 0, after", "past > 0, after", "models/test_antibody_models.py"),
     # storage
     ("runs/store.py", "[row, first : first + len(rows)]", "[row, : len(rows)]", ENGINES),
     ("runs/state.py", "damaged: list[Path] = []\n    for file in reversed(_files(folder, group)):",

@@ -62,6 +62,7 @@ class WindowRounds(Rounds):
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
         kernel, width, device = self.kernel, self._width, self.buffers.tokens.device
+        # What moves never look at.
         self._like = Chains.at(self.buffers.tokens)
         self._groups = self.energy.groups
         self._sites = min(self._groups or width, width)
