@@ -197,8 +197,7 @@ Share of the ceiling by the number of chains of 24 tokens (wiki-small-grown, bfl
 ## Translation
 
 Sentences a second. CPU: {read("translate-cpu")["sentences"]} short sentences, float32. H200: 1,000 sentences of europarl.dev in TF32 (blocks {read("translate-h200-tf32-blocks")["sentences"]}, beam
-search {read("translate-h200-tf32-padded")["sentences"]}). Methods that sample run 33 epochs, eight of them forced, on the CPU 20 epochs (measured before
-passes were packed).
+search {read("translate-h200-tf32-padded")["sentences"]}). Methods that sample run 33 epochs, eight of them forced, on the CPU 20 (before passes were packed).
 
 {translation}
 
