@@ -71,7 +71,7 @@ class Batch:
         }
         return replace(self, **changed)
 
-    def rows(self, index: Int[Tensor, " n"] | slice) -> Self:
+    def rows(self, index: Int[Tensor, " n"]) -> Self:
         """Return the chosen rows."""
         return self.mapped(lambda value: value[index])
 
@@ -290,7 +290,7 @@ class Chains(Batch):
             self.tokens, self.lengths, self.pass_cache, self.source, self.reference, self.free
         )
 
-    def rows(self, index: Int[Tensor, " n"] | slice, known: bool = False) -> Chains:
+    def rows(self, index: Int[Tensor, " n"], known: bool = False) -> Chains:
         """Return the chosen chains, with what is `known` of their tokens or with nothing."""
         return super(Chains, self if known else self.forget()).rows(index)
 

@@ -92,7 +92,7 @@ MUTANTS = [
     ("execution/recorded.py", "cumsum(0) <= budget", "cumsum(0) < budget", "asynchronous"),
     ("execution/rounds.py", "b.epoch % self.kept, self.kept)", "b.epoch % self.kept, 0)", ENGINES),
     ("execution/window_rounds.py", "nearer < count if", "nearer <= count if", ENGINES),
-    ("execution/window_rounds.py", "known &= ~(free[:, None] & b.missing[rows])", "pass", ENGINES),
+    ("execution/window_rounds.py", "known &= ~(free[:, None] & b.missing)", "pass", ENGINES),
     ("execution/window_rounds.py", "if number and not free[number - 1]:", "if number:", ENGINES),
     ("models/packed.py", "past >= 0, after", "past > 0, after", "models/test_antibody_models.py"),
     # storage

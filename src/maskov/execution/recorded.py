@@ -24,8 +24,8 @@ from maskov.energies.base import Energy
 from maskov.energies.counting import Length, LengthPrior, PredictedLength
 from maskov.energies.ordered import Ordered
 from maskov.execution.buffers import COUNTS, Buffers, SiteBuffers, WindowBuffers
-from maskov.execution.rounds import EVERY, Rounds, Rows, put
-from maskov.execution.site_rounds import SiteRounds
+from maskov.execution.rounds import Rounds, put
+from maskov.execution.site_rounds import Rows, SiteRounds
 from maskov.execution.window_rounds import (
     WindowRounds,
     orders_of,
@@ -38,7 +38,7 @@ from maskov.models.packed import PackedModel, pack_queries
 from maskov.models.scorer import BUSY_TOKENS
 from maskov.moves import Move, Resize, Site, Sweep, Window
 from maskov.random import triton_function
-from maskov.types import Bool, Chains, Int, Tensor
+from maskov.types import Bool, Chains, Float, Int, Tensor
 
 _SMALLEST = 1024
 # Capacities are these shares of the largest; the smallest are for the last few chains.
@@ -227,12 +227,6 @@ class Recording(Rounds):
         b.waiting[:-1] = b.waiting[1:].clone()
         b.waiting[-1] = torch.stack([tokens, positions, b.epoch.min()])
 
-    def _rows_of(self, chosen: Bool[Tensor, " chains"]) -> Rows | None:
-        return EVERY
-
-    def _put_rows(self, chosen: Tensor, rows: Rows, buffer: Tensor, value: Tensor) -> None:
-        put(buffer, chosen, value)
-
     def _put_vectors(
         self, chosen: Bool[Tensor, "chains length"], slot: Int[Tensor, " chains"]
     ) -> None:
@@ -256,6 +250,12 @@ class RecordedSites(Recording, SiteRounds):
 
     def _head_sizes(self) -> Iterable[int]:
         return [chains * self._width for chains in _CHAINS_DRAWN]
+
+    def _rows_of(self, chosen: Bool[Tensor, " chains"]) -> Rows | None:
+        return slice(None)
+
+    def _put_rows(self, chosen: Tensor, rows: Rows, buffer: Tensor, value: Tensor) -> None:
+        put(buffer, chosen, value)
 
     def _usable_slots(self) -> Int[Tensor, " chains"]:
         """Return as many slots as leave the device idle otherwise, and more for long chains.
@@ -328,12 +328,12 @@ class RecordedWindows(Recording, WindowRounds):
     ) -> tuple[Bool[Tensor, " chains"], Tensor, Tensor] | None:
         fewest = min(self._size, len(ready))
         torch.maximum(self._fillable, (ready[:, None] & at).sum(), out=self._fillable)
-        if self.largest_block == 1:
-            self._filled = choose_first(ready, fewest)
-            row = self._filled.index
-            return self._filled.taken, row, at.int().argmax(1)[row]
         # All positions of a window that are filled at once, or none of them.
-        self._filled = choose_first(ready, fewest, at.sum(1).clamp(min=1), self._size)
+        cost = None if self.largest_block == 1 else at.sum(1).clamp(min=1)
+        self._filled = choose_first(ready, fewest, cost, self._size)
+        self._filled_rows = row = self._filled.index
+        if self.largest_block == 1:
+            return self._filled.taken, row, at.int().argmax(1)[row]
         flat = (self._filled.taken[:, None] & at).flatten()
         self._drawn = choose_first(flat, min(self._size, len(ready) * self.largest_block))
         index = self._drawn.index
@@ -346,10 +346,7 @@ class RecordedWindows(Recording, WindowRounds):
             return [value[self._filled.place][:, None] for value in values]
         return [value[self._drawn.place].view(here.shape) for value in values]
 
-    def _rows_to_read(self, read: Bool[Tensor, " chains"]) -> Rows | None:
-        return self._filled.index
-
-    def _spread_rows(self, rows: Rows, values: Tensor) -> Tensor:
+    def _spread_rows(self, values: Float[Tensor, " rows"]) -> Float[Tensor, " chains"]:
         return values[self._filled.place]
 
 

@@ -26,10 +26,6 @@ from maskov.moves import Site, Sweep
 from maskov.random import Rng
 from maskov.types import Bool, Chains, Float, Int, PartValues, PassCache, Tensor
 
-# Some chains: their numbers or, where every operation is for all, a slice of all.
-Rows = Tensor | slice
-EVERY = slice(None)
-
 
 def put(buffer: Tensor, chosen: Bool[Tensor, ...], value: Tensor) -> None:
     """Set a buffer to a value where it is chosen; what is chosen has its first dimensions."""
@@ -211,13 +207,6 @@ class Rounds(ABC):
         self.buffers.counts[:, COUNTS.index("passes")].index_add_(0, chain, passes)
 
     # Where rows are gathered; a GPU does these without asking which rows there are.
-
-    def _rows_of(self, chosen: Bool[Tensor, " chains"]) -> Rows | None:
-        rows = chosen.nonzero().flatten()
-        return rows if len(rows) else None
-
-    def _put_rows(self, chosen: Tensor, rows: Rows, buffer: Tensor, value: Tensor) -> None:
-        buffer[rows] = value
 
     def _put_vectors(
         self,

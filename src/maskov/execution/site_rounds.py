@@ -18,6 +18,8 @@ from maskov.moves.filling import draw
 from maskov.random import Purpose, accept, categorical
 from maskov.types import Bool, Float, Int, Sequences, Tensor
 
+# Some chains: their numbers or, where every operation is for all, a slice of all.
+Rows = Tensor | slice
 # The rank of a step that does not exist: later than all.
 NONE_LEFT = 2**40
 
@@ -287,6 +289,13 @@ class SiteRounds(Rounds):
         )  # fmt: skip
         for buffer, value in new:
             self._put_rows(taken, rows, buffer, value)
+
+    def _rows_of(self, chosen: Bool[Tensor, " chains"]) -> Rows | None:
+        rows = chosen.nonzero().flatten()
+        return rows if len(rows) else None
+
+    def _put_rows(self, chosen: Tensor, rows: Rows, buffer: Tensor, value: Tensor) -> None:
+        buffer[rows] = value
 
     def _usable_slots(self) -> Int[Tensor, " chains"]:
         """Return how many slots of each chain may be filled."""

@@ -20,7 +20,7 @@ from maskov.energies.base import Energy, MaskedEnergy, evaluated
 from maskov.energies.ordered import Ordered
 from maskov.energies.stages import near_all, near_window
 from maskov.execution.buffers import COUNTS, FILLING, FILLS, IDLE, WindowBuffers, sizes_of
-from maskov.execution.rounds import Asked, Rounds, Rows, put
+from maskov.execution.rounds import Asked, Rounds, put
 from maskov.kernels import Mixture
 from maskov.kernels.base import Kernel, leaves, log_ratio
 from maskov.models.base import MaskedModel, Queries
@@ -175,35 +175,28 @@ class WindowRounds(Rounds):
         """Begin an epoch, with the order of its sites and the size of its blocks."""
         b = self.buffers
         begun = b.opening & (b.epoch < self.limit)
-        rows = self._rows_of(begun)
-        if rows is None:
-            return
         if self._sweeps:
-            order = self._sweeps[-1].rank(b.chain[rows], b.step[rows], b.free[rows], self.rng)
-            self._put_rows(begun, rows, b.rank, order)
+            put(b.rank, begun, self._sweeps[-1].rank(b.chain, b.step, b.free, self.rng))
         if isinstance(self._moves[0], Site) and self._block_varies:
-            block = self._blocks[self._epoch()[rows], 0]
-            self._put_rows(begun, rows, b.steps, (b.visits[rows] + block - 1) // block)
-        self._put_rows(begun, rows, b.opening, torch.zeros_like(begun[rows]))
+            block = self._blocks[self._epoch(), 0]
+            put(b.steps, begun, (b.visits + block - 1) // block)
+        b.opening &= ~begun
 
     # Proposals.
 
-    def _chains(self, rows: Rows) -> Chains:
-        """Return some chains as moves know them."""
+    def _chains(self) -> Chains:
+        """Return the chains as moves know them."""
         b = self.buffers
-        kept: dict[str, Any] = {name: getattr(b, name)[rows] for name in _SEEN}
-        return replace(self._like.rows(rows), step=(b.step + b.epoch_step)[rows], **kept)
+        kept: dict[str, Any] = {name: getattr(b, name) for name in _SEEN}
+        return replace(self._like, step=b.step + b.epoch_step, **kept)
 
     def _begin(self) -> None:
         """Draw the window of each chain that begins a step."""
         b = self.buffers
         begun = ~b.opening & (b.stage == IDLE) & (b.epoch_step < b.steps)
-        rows = self._rows_of(begun)
-        if rows is None:
-            return
-        proposed = self._draw_windows(self._chains(rows), self._blocks[self._epoch()[rows]])
+        proposed = self._draw_windows(self._chains(), self._blocks[self._epoch()])
         for name, value in proposed.items():
-            self._put_rows(begun, rows, getattr(b, name), value)
+            put(getattr(b, name), begun, value)
         for field in (b.level, b.log_forward, b.log_reverse, b.ratio):
             field.masked_fill_(begun, 0)
         put(b.missing, begun, self._within(b.new_lengths))
@@ -211,9 +204,9 @@ class WindowRounds(Rounds):
         self._ask(begun)
 
     def _draw_windows(
-        self, chains: Chains, blocks: Int[Tensor, "n moves"]
-    ) -> dict[str, Int[Tensor, "n ..."]]:
-        """Return the fields of the buffers that say which window each of some chains fills."""
+        self, chains: Chains, blocks: Int[Tensor, "chains moves"]
+    ) -> dict[str, Int[Tensor, "chains ..."]]:
+        """Return the fields of the buffers that say which window each chain fills."""
         chosen, *others = (
             self._window(move, chains, blocks[:, number]) for number, move in enumerate(self._moves)
         )
@@ -227,8 +220,8 @@ class WindowRounds(Rounds):
         return chosen
 
     def _window(
-        self, move: Move, chains: Chains, block: Int[Tensor, " n"]
-    ) -> dict[str, Int[Tensor, "n ..."]]:
+        self, move: Move, chains: Chains, block: Int[Tensor, " chains"]
+    ) -> dict[str, Int[Tensor, "chains ..."]]:
         """Return what `_draw_windows` does of one move."""
         if isinstance(move, Resize):
             old, new, resized = move.windows(chains, self.scorer.model.mask_id, self.rng)
@@ -242,8 +235,7 @@ class WindowRounds(Rounds):
         else:
             assert isinstance(move, Site)
             assert isinstance(move.positions, Sweep)
-            every = torch.arange(len(chains.chain), device=chains.chain.device)
-            rank = move.positions.masked(chains, every, self.rng, block).long() - 1
+            rank = move.positions.masked(chains, self._rows, self.rng, block).long() - 1
         window = {"window": rank, "old_window": rank, "proposed": chains.tokens}
         # Where no move resizes, nothing else ever changes.
         return window if not self._resizes else window | {
@@ -340,17 +332,14 @@ class WindowRounds(Rounds):
         """Add log q of the next old token where the new ones differ, as the reverse draws it."""
         b = self.buffers
         at = b.old_window == b.level[:, None]
-        read = chosen & at.any(1)
-        rows = self._rows_to_read(read)
-        if rows is None:
-            return
+        read, rows = chosen & at.any(1), self._filled_rows
         place = at.int().argmax(1)[rows]
         kept = self._kept_back(self._last(b.old_window))[rows]
         own = b.hidden[rows, place]
         hidden = torch.where(kept[:, None], own, b.slot_hidden[rows, -1])
         token = b.tokens[rows, place]
         found = log_q_of(hidden, token, self.kernel.conditional, self.scorer)
-        b.log_reverse += torch.where(read, self._spread_rows(rows, found), 0.0)
+        b.log_reverse += torch.where(read, self._spread_rows(found), 0.0)
 
     def _begin_tests(self, ended: Bool[Tensor, " chains"]) -> None:
         """Begin the tests of windows that are filled, or end their steps if none is needed."""
@@ -526,16 +515,11 @@ class WindowRounds(Rounds):
         """Test every proposal that has what its stage needs."""
         b = self.buffers
         busy = (b.stage >= 0) & ~b.slot_pending[:-1].any(1)
-        rows = self._rows_of(busy)
-        if rows is None:
-            return
-        stage = b.stage[rows].clamp(min=0)
-        ratio = self._ratios(rows, stage)
-        step = (b.step + b.epoch_step)[rows]
-        accepted, _ = self.rng.accept(ratio - b.ratio[rows], b.chain[rows], step, stage)
-        passed = torch.zeros_like(busy)
-        self._put_rows(busy, rows, passed, accepted)
-        self._put_rows(busy, rows, b.ratio, ratio)
+        stage = b.stage.clamp(min=0)
+        ratio = self._ratios(stage)
+        step = b.step + b.epoch_step
+        passed = busy & self.rng.accept(ratio - b.ratio, b.chain, step, stage)[0]
+        put(b.ratio, busy, ratio)
         last = b.stage == len(self.stages) - 1
         further = passed & ~last
         b.stage += further
@@ -544,25 +528,24 @@ class WindowRounds(Rounds):
         self._move(passed & last)
         self._end_step(busy & ~further, accepted=passed & last, novel=busy)
 
-    def _ratios(self, rows: Rows, stage: Int[Tensor, " n"]) -> Float[Tensor, " n"]:
+    def _ratios(self, stage: Int[Tensor, " chains"]) -> Float[Tensor, " chains"]:
         """Return what each test compares with; meaningless where passes are missing."""
         b = self.buffers
-        old = self._weighed(b.logit[rows], b.log_normaliser[rows])
-        new = self._weighed(b.slot_logit[:-1, :-1][rows], b.slot_normaliser[:-1, :-1][rows])
-        before, gone, alone = self._shifted(rows, old) if self._resizes else (old, None, None)
-        falls, given = before - new, (b.log_forward[rows], b.log_reverse[rows])
-        temperature = self._temperatures[self._epoch()[rows]]
+        old = self._weighed(b.logit, b.log_normaliser)
+        new = self._weighed(b.slot_logit[:-1, :-1], b.slot_normaliser[:-1, :-1])
+        before, gone, alone = self._shifted(old) if self._resizes else (old, None, None)
+        falls, temperature = before - new, self._temperatures[self._epoch()]
         known_old, known_new = (
-            b.values[self._rows[rows], lengths[rows]] for lengths in (b.lengths, b.new_lengths)
+            b.values[self._rows, lengths] for lengths in (b.lengths, b.new_lengths)
         )
         for number, (column, _) in enumerate(self._ordered):
-            known_old[:, column] = b.terms[rows, number].sum(1)
-            known_new[:, column] = b.slot_terms[:-1][rows, number].sum(1)
-        known = b.known_from[rows] <= stage[:, None]
+            known_old[:, column] = b.terms[:, number].sum(1)
+            known_new[:, column] = b.slot_terms[:-1, number].sum(1)
+        known = b.known_from <= stage[:, None]
         # The first tests may need no pass.
         free = stage < sum(one.nearest == 0 for one in self.stages)
         if self.stages[0].nearest == 0:
-            known &= ~(free[:, None] & b.missing[rows])
+            known &= ~(free[:, None] & b.missing)
         fall = torch.where(known, falls, 0.0).sum(1)
         if gone is not None and alone is not None:
             fall = torch.where(alone | ~free, fall + gone, 0.0)
@@ -570,7 +553,7 @@ class WindowRounds(Rounds):
             drops = [self.plan.other_drop(one, known_old, known_new, self._weights)
                      for one in self.stages]  # fmt: skip
             fall = fall + torch.stack(drops, dim=1).gather(1, stage[:, None]).squeeze(1)
-        return log_ratio(fall, *given, temperature)
+        return log_ratio(fall, b.log_forward, b.log_reverse, temperature)
 
     def _weighed(self, logit: Tensor, log_normaliser: Tensor) -> Tensor:
         """Return the terms of the masked passes, with the weights of their parts."""
@@ -581,21 +564,21 @@ class WindowRounds(Rounds):
         return torch.stack(terms).sum(0)
 
     def _shifted(
-        self, rows: Rows, terms: Float[Tensor, "n length"]
-    ) -> tuple[Float[Tensor, "n length"], Float[Tensor, " n"], Bool[Tensor, " n"]]:
+        self, terms: Float[Tensor, "chains length"]
+    ) -> tuple[Float[Tensor, "chains length"], Float[Tensor, " chains"], Bool[Tensor, " chains"]]:
         """Return the old terms where positions are now, and those that are gone, summed up.
 
         Also, whether a test without passes may know what has changed: a window of several positions
         that gives way to one of another size is known one way only.
         """
         b = self.buffers
-        start, resized = b.start[rows], b.start[rows] >= 0
-        removed = (b.old_window[rows] >= 0) & resized[:, None]
-        new, old = (b.window[rows] >= 0).sum(1), removed.sum(1)
-        after = self._places >= (start + new)[:, None]
+        resized = b.start >= 0
+        removed = (b.old_window >= 0) & resized[:, None]
+        new, old = (b.window >= 0).sum(1), removed.sum(1)
+        after = self._places >= (b.start + new)[:, None]
         shift = torch.where(after & resized[:, None], (old - new)[:, None], 0)
-        within = self._within(b.new_lengths[rows])
-        fresh = resized[:, None] & (b.window[rows] >= 0)
+        within = self._within(b.new_lengths)
+        fresh = resized[:, None] & (b.window >= 0)
         before = terms.gather(1, (self._places + shift).clamp(0, self._width - 1))
         before = torch.where(within & ~fresh, before, 0.0)
         gone = torch.where(removed, terms, 0.0).sum(1)
@@ -605,9 +588,6 @@ class WindowRounds(Rounds):
     def _move(self, taken: Bool[Tensor, " chains"]) -> None:
         """Put accepted proposals, with what the passes said of them, in the place of the old."""
         b = self.buffers
-        rows = self._rows_of(taken)
-        if rows is None:
-            return
         self._put_vectors(taken[:, None] & self._within(b.new_lengths) & ~b.still, self._rows)
         moved = [
             (b.tokens, b.proposed),
@@ -619,7 +599,7 @@ class WindowRounds(Rounds):
         if self._ordered:
             moved.append((b.terms, b.slot_terms[:-1]))
         for buffer, value in moved:
-            self._put_rows(taken, rows, buffer, value[rows])
+            put(buffer, taken, value)
 
     def _end_step(self, ended: Tensor, accepted: Tensor, novel: Tensor) -> None:
         """Count the steps of chains whose proposals are decided, and make them idle."""
@@ -641,6 +621,7 @@ class WindowRounds(Rounds):
         """Return the windows that are filled now, and where: rows and positions."""
         if not bool(ready.any()):
             return None
+        self._filled_rows = ready.nonzero().flatten()
         row, place = (ready[:, None] & at).nonzero(as_tuple=True)
         return ready, row, place
 
@@ -650,12 +631,9 @@ class WindowRounds(Rounds):
         """Return values of the places that are filled in an entry for each position."""
         return [one.new_zeros(here.shape).index_put((row, place), one) for one in values]
 
-    def _rows_to_read(self, read: Bool[Tensor, " chains"]) -> Rows | None:
-        return self._rows_of(read)
-
-    def _spread_rows(self, rows: Rows, values: Tensor) -> Float[Tensor, " chains"]:
-        """Return values of some chains in an entry for each chain."""
-        return values.new_zeros(len(self._rows)).index_put((self._rows[rows],), values)
+    def _spread_rows(self, values: Float[Tensor, " rows"]) -> Float[Tensor, " chains"]:
+        """Return values of the chains that are filled now in an entry for each chain."""
+        return values.new_zeros(len(self._rows)).index_copy(0, self._filled_rows, values)
 
 
 def single_site(move: Move) -> bool:
