@@ -240,10 +240,10 @@ before. Translations were measured with the present version, the others with an 
 
 Matrix products run at about 95% of the ceiling, so that attention, norms and activations, which move bytes, bound rounds
 of single sites and spans. Rounds of a grouped burn-in, of few chains and of translations are small: to draw, choose and
-decide, the earlier version launched about 950 small kernels a round of spans, some 3 ms whatever its size. Populations
-in lock-step wait for the host.
+decide, each launches hundreds of small kernels, which take milliseconds whatever its size. Populations in lock-step
+wait for the host.
 
-Now a round of spans makes a third fewer of these kernels (about 630), populations go in rounds, and attention takes several
+Now a round makes fewer of these kernels, populations go in rounds, and attention takes several
 heads one after the other. The default run has reached {now["default"]["share"]:.0%} of the ceiling ({before["default"]["share"]:.0%} before), sites and spans mixed {mixed:.0%}, populations
 {_number(now["populations"]["passes_per_second"])} passes a second, recording included ({_number(before["populations"]["passes_per_second"])} before), and translations of sampled lengths {lengths:.0f} sentences a
 second ([rounds-h200-bfloat16.json](rounds-h200-bfloat16.json)). Details are in `experiments/LOG.md`.

@@ -165,7 +165,7 @@ class Evidence:
         )
 
     def notes(self) -> list[str]:
-        """Return what to know beside the table: what to compare with, and problems."""
+        """Return what to know besides the table: what to compare with, and problems."""
         notes = []
         if self.texts:
             notes.append(f"uniform over all tokens: {self.uniform:.3f} nats per token")

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from forked import Forked
-from maskov import Gibbs, Metropolis, Norm, Run, Schedule, resume, sample
+from maskov import Gibbs, Metropolis, Norm, Raw, Run, Schedule, Span, resume, sample
 from maskov.errors import Interrupted, ModelError, RunError
 from maskov.runs import manifest, state
 from maskov.runs.files import locked
@@ -129,7 +129,7 @@ def test_a_run_too_large_to_trace_its_tokens(tmp_path, monkeypatch):
 def test_a_model_that_turns_to_nan_stops_the_run_and_spoils_nothing(when, stops, tmp_path, whole):
     """What a broken batch said is never saved, even if somebody asks to stop right after it.
 
-    With a mended model the run goes on; before its first epoch was over there is nothing to keep.
+    A repaired model continues the run; before its first epoch was over there is nothing to keep.
     """
     broken, folder = tiny_bert(WORDS, torch.float32), tmp_path
     broken.calls = 0
@@ -150,6 +150,14 @@ def test_a_model_that_turns_to_nan_stops_the_run_and_spoils_nothing(when, stops,
         assert files(folder / "run") == files(whole)
     else:
         assert when < 16
+
+
+@pytest.mark.parametrize("kernel", [Metropolis(Raw()), Metropolis(Raw(), Span()), Gibbs()], ids=str)
+def test_scores_of_tokens_that_are_never_drawn_must_be_numbers_too(kernel):
+    model = tiny_bert(WORDS, torch.float32)
+    model.head.bias.data[model.forbidden] = torch.nan
+    with pytest.raises(ModelError, match="not-a-number"):
+        sample(model, kernel, **SETTINGS)
 
 
 def test_out_of_memory_on_a_single_sequence_is_one_sentence(tmp_path):

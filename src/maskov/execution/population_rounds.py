@@ -44,8 +44,9 @@ class PopulationRounds:
         """Weigh the particles, draw them again and move them; return also what was counted."""
         scorer, moving = self._scorer, kernel.kernels[0]
         chains = kernel.begin(kernel.init(chains, scorer), self._rng)
-        kind = population_sampler(scorer.model, kernel)
+        kind, energy = population_sampler(scorer.model, kernel), moving.energy
         assert kind is not None
+        assert energy is not None
         buffers = new_buffers(
             kind, moving, scorer.model, chains, experts=experts, steps=kernel.steps(chains)
         )
@@ -55,7 +56,7 @@ class PopulationRounds:
             rounds = kind(moving, scorer, self._rng, buffers, [moving], *self._lengths)
         self._kernel, self._rounds = path, rounds
         assert isinstance(rounds, WindowRounds)
-        rounds.weigh(kernel.bridge(kernel.share(kernel.epoch)))
+        rounds.weigh(energy)
         rounds.limit.fill_(1)
         advance = rounds.advance_promptly if isinstance(rounds, Recording) else rounds.advance
         with refuse_out_of_memory():

@@ -87,7 +87,7 @@ class Recording(Rounds):
         """Begin with the notes that were posted last."""
         self._posted = deque((row, None) for row in self.buffers.waiting.cpu())
         self._slowest = int(self.buffers.waiting[0, -1])
-        # Chains that go on, as far as the host knows.
+        # Chains that are not done, by what the host knows.
         self._active = len(self._rows)
 
     def reload(self, buffers: Buffers) -> bool:
@@ -123,7 +123,7 @@ class Recording(Rounds):
             play(self._recorded, ("test", self._capacity), self._test, device)
 
     def _look(self) -> None:
-        """See how many tokens of passes wait, how many chains go on, and the slowest epoch."""
+        """See how many tokens wait, how many chains are not done, and the slowest epoch."""
         b = self.buffers
         active = (b.epoch < self.limit).sum()
         self._seen.copy_(torch.stack([self._tokens_waiting(), active, b.epoch.min()]))

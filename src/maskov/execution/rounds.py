@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from maskov.energies.base import Norm, Raw
+from maskov.energies.base import Energy, Norm, Raw
 from maskov.execution.buffers import COUNTS, ENERGIES, Buffers
 from maskov.kernels import Kernel, Metropolis
 from maskov.kernels.base import leaves
@@ -28,7 +28,7 @@ from maskov.types import Bool, Chains, Float, Int, PartValues, PassCache, Tensor
 
 
 def put(buffer: Tensor, chosen: Bool[Tensor, ...], value: Tensor) -> None:
-    """Set a buffer to a value where it is chosen; what is chosen has its first dimensions."""
+    """Set the chosen entries of a buffer to a value; `chosen` has its first dimensions, or all."""
     here = chosen.view(*chosen.shape, *(1,) * (buffer.dim() - chosen.dim()))
     torch.where(here, value, buffer, out=buffer)
 
@@ -92,7 +92,7 @@ class Rounds(ABC):
         self._rows = torch.arange(count, device=device)
         self._places = torch.arange(self._width, device=device)
         self._slots = (len(buffers.slot_pending) - 1) // count
-        # Epochs that the buffers keep; one row more takes what chains write that end none.
+        # Epochs whose results the buffers keep. One more row is for chains that end no epoch now.
         self.kept = len(buffers.ring_tokens) - 1
         self._owner = self._rows.repeat_interleave(self._slots)
 
@@ -130,7 +130,7 @@ class Rounds(ABC):
         return self._within(self.buffers.lengths)
 
     def _within(self, lengths: Int[Tensor, " n"]) -> Bool[Tensor, "n length"]:
-        """Return true at the positions of sequences, as `inside` does; of `_places` one is made."""
+        """Return true at the positions of sequences, as `inside`, without making a new range."""
         return self._places < lengths[:, None]
 
     def slowest(self) -> int:
@@ -142,18 +142,17 @@ class Rounds(ABC):
 
         Passes of groups know the last alone.
         """
-        b, raw, norm = self.buffers, Raw(), Norm()
+        both = [torch.full_like(self.buffers.logit[:, 0], torch.nan)] * 2
         if self.energy.groups is None:
-            both = [self._summed(one.of_scores(b.logit, b.log_normaliser)) for one in (raw, norm)]
-        else:
-            both = [torch.full_like(b.logit[:, 0], torch.nan)] * 2
+            both = [self._sum_of(energy) for energy in (Raw(), Norm())]
         return torch.stack([*both, self._target_energy()], dim=1)
 
     def _target_energy(self) -> Float[Tensor, " chains"]:
-        return self._summed(self.masked.of_scores(self.buffers.logit, self.buffers.log_normaliser))
+        return self._sum_of(self.masked)
 
-    def _summed(self, terms: Float[Tensor, "chains length"]) -> Float[Tensor, " chains"]:
-        """Add up the terms of the positions of each chain."""
+    def _sum_of(self, energy: Energy) -> Float[Tensor, " chains"]:
+        """Return the value of a sum over the masked passes of each chain."""
+        terms = energy.of_scores(self.buffers.logit, self.buffers.log_normaliser)
         return torch.where(self._inside, terms, 0.0).sum(1)
 
     def _epoch(self) -> Int[Tensor, " chains"]:

@@ -47,7 +47,7 @@ from maskov.types import (
 _LOOKAHEAD = 2
 
 
-# What moves see of chains, as the buffers have it.
+# The fields of chains that moves look at.
 _SEEN = (
     "tokens", "chain", "lengths", "free", "source", "epoch_step", "rank", "region", "bounds",
 )  # fmt: skip
@@ -62,7 +62,7 @@ class WindowRounds(Rounds):
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
         kernel, width, device = self.kernel, self._width, self.buffers.tokens.device
-        # What moves never look at.
+        # Used for the fields that moves do not look at.
         self._like = Chains.at(self.buffers.tokens)
         self._groups = self.energy.groups
         self._sites = min(self._groups or width, width)
@@ -126,7 +126,7 @@ class WindowRounds(Rounds):
         b = self.buffers
         values = b.values[self._rows, b.lengths]
         for column, part in self._sums:
-            values[:, column] = self._summed(part.of_scores(b.logit, b.log_normaliser))
+            values[:, column] = self._sum_of(part)
         for number, (column, _) in enumerate(self._ordered):
             values[:, column] = b.terms[:, number].sum(1)
         return values
@@ -408,11 +408,12 @@ class WindowRounds(Rounds):
 
     def _want(self, chosen: Tensor, number: int) -> None:
         """Wait for the passes that a stage is the first to need, and nobody has run."""
-        b, free = self.buffers, [stage.nearest == 0 for stage in self.stages]
+        b, passless = self.buffers, [stage.nearest == 0 for stage in self.stages]
         wanted = groups_with(b.missing, self._groups)
-        # A test that is free of passes knows positions whose passes nobody has run.
-        wanted = wanted & groups_with((b.known_from <= number) & (not free[number]), self._groups)
-        if number and not free[number - 1]:
+        known = (b.known_from <= number) & (not passless[number])
+        wanted = wanted & groups_with(known, self._groups)
+        # What a test with passes knows has been run; a test without any leaves all of them to run.
+        if number and not passless[number - 1]:
             wanted &= ~groups_with(b.known_from < number, self._groups)
         put(b.slot_pending[:-1, : self._sites], chosen, wanted)
         calls = b.counts[:, len(COUNTS) :]
@@ -543,12 +544,12 @@ class WindowRounds(Rounds):
             known_new[:, column] = b.slot_terms[:-1, number].sum(1)
         known = b.known_from <= stage[:, None]
         # The first tests may need no pass.
-        free = stage < sum(one.nearest == 0 for one in self.stages)
+        passless = stage < sum(one.nearest == 0 for one in self.stages)
         if self.stages[0].nearest == 0:
-            known &= ~(free[:, None] & b.missing)
+            known &= ~(passless[:, None] & b.missing)
         fall = torch.where(known, falls, 0.0).sum(1)
         if gone is not None and alone is not None:
-            fall = torch.where(alone | ~free, fall + gone, 0.0)
+            fall = torch.where(alone | ~passless, fall + gone, 0.0)
         if self.plan.others:
             drops = [self.plan.other_drop(one, known_old, known_new, self._weights)
                      for one in self.stages]  # fmt: skip

@@ -329,6 +329,8 @@ def portions(
     for begin in range(0, len(hidden), scorer.model.head_rows):
         part = slice(begin, begin + scorer.model.head_rows)
         logits = scorer.model.logits(hidden[part])
+        # The maximum of a row with NaN is NaN; `isnan` of all scores would take longer.
+        scorer.track_nan(logits.amax(1))
         allowed, stuck = None, torch.zeros(len(logits), dtype=torch.bool, device=logits.device)
         if filling is not None:
             place = torch.arange(len(hidden), device=hidden.device)[part]
@@ -337,7 +339,6 @@ def portions(
             # Drawn all the same, so that all numbers are numbers.
             allowed = allowed | stuck[:, None]
         log_q = conditional.log_probabilities(logits, scorer.model.forbidden, allowed)
-        scorer.track_nan(log_q[:, 0])  # one score that is not a number spoils all
         yield part, logits, log_q, stuck
 
 

@@ -263,7 +263,7 @@ class Coordinator:
     # The run.
 
     def run(self, pool: Pool) -> None:
-        """Go on to the end; save on the way, and when stopped."""
+        """Continue to the end; save on the way, and when stopped."""
         self._pool = pool
         self.store.begin_samples()
         for epoch in self.store.sampled(self.closed):
