@@ -333,12 +333,15 @@ def _page(out: Path, model: str) -> None:
                 f"| texts | number | {energies}{more}", f"|---|---|{sizes} |{rule}",
                 *_few_rows(json.loads(path.read_text())), "",
             ]  # fmt: skip
-    measured = [one for one in _COMMANDS if "wiki-base" not in one or [*out.glob("wiki-base-*")]]
-    lines += ["```console", *measured, "```", ""]
+    lines += ["```console", *_COMMANDS, "```", ""]
     (out / "README.md").write_text("\n".join(lines))
 
 
 _ORDERED = " ".join(f"'{energy}@1'" for energy in NORMALISED)
+_BASE = (
+    "python -m experiments.studies.evidence text --model wiki-base/model --name wiki-base "
+    "--no-causal --device cuda --out results/evidence"
+)
 _COMMANDS = (
     "$ python -m experiments.studies.evidence text --device cuda --particles 1024 --passes 800 "
     "--only '0.69*ordered+0.26*norm@1' --out results/evidence",
@@ -361,11 +364,20 @@ _COMMANDS = (
     "$ python -m experiments.studies.evidence text --model wiki-small --out results/evidence",
     "$ python -m experiments.studies.evidence text --model wiki-small --texts "
     "results/evidence/held-out-10.txt --particles 32 --passes 200 --out results/evidence",
-    "$ python -m experiments.studies.evidence text --model wiki-base/model --name wiki-base "
-    "--no-causal --device cuda --out results/evidence --only " + _ORDERED,
-    "$ python -m experiments.studies.evidence text --model wiki-base/model --name wiki-base "
-    "--no-causal --device cuda --precision tf32 --particles 512 --passes 600 --out "
-    "results/evidence",
+    *(
+        f"$ {_BASE} {rest}"
+        for rest in (
+            "--precision tf32 --only " + _ORDERED,
+            "--texts results/evidence/held-out-10.txt --precision tf32 --only " + _ORDERED,
+            "--texts results/evidence/held-out-40.txt --precision tf32 --only " + _ORDERED,
+            "--precision bfloat16 --particles 512 --passes 800 --only '0.69*ordered+0.26*norm@1'",
+            "--precision bfloat16 --particles 512 --passes 1200 --only norm@1",
+            "--texts results/evidence/held-out-10.txt --precision bfloat16 --particles 512 "
+            "--passes 600 --only norm@1 raw@1 '0.69*ordered+0.26*norm@1'",
+            "--texts results/evidence/held-out-40.txt --precision bfloat16 --particles 256 "
+            "--passes 600 --only norm@1 '0.69*ordered+0.26*norm@1'",
+        )
+    ),
     "$ python -m experiments.studies.evidence translation --data DATA/test --most 60 --out "
     "results/evidence",
     "$ python -m experiments.studies.evidence antibody --data DATA/antibody --model antiberty "

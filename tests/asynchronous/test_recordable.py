@@ -10,14 +10,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from maskov import (
-    LinearSchedule,
-    MaskedConditional,
-    Norm,
-    Raw,
-    Schedule,
-    Sweep,
-)
+from maskov import LinearSchedule, MaskedConditional, Norm, Raw, Schedule, Sweep
 from maskov.energies.counting import Length, PredictedLength
 from maskov.energies.ordered import Ordered
 from maskov.execution.recorded import RecordedSites, RecordedWindows

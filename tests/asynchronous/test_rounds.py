@@ -27,7 +27,7 @@ from maskov.energies.counting import Length
 from maskov.energies.ordered import Ordered
 from maskov.energies.stages import nearness
 from maskov.errors import Interrupted
-from maskov.execution.buffers import AHEAD, SiteBuffers
+from maskov.execution.buffers import AHEAD
 from maskov.execution.recorded import (
     RecordedSites,
     RecordedWindows,
@@ -171,10 +171,7 @@ def test_what_is_kept_is_what_the_model_says_of_the_tokens(kind):
     """After many moves the cached passes are still those of the current sequences."""
     kernel, scorer = _kernel(kind), Scorer(MODEL)
     state = kernel.init(random_state(MODEL, 12, 9), scorer)
-    if issubclass(kind, SiteRounds):
-        buffers = SiteBuffers.of(state, len(kernel.plan.stages), 0, 3, ring=4)
-    else:
-        buffers = new_buffers(kind, kernel, MODEL, state, ring=4)
+    buffers = new_buffers(kind, kernel, MODEL, state, slots=3, ring=4)
     sampler = kind(kernel, scorer, CounterRng(7), buffers, [kernel] * 4)
     sampler.limit.fill_(4)
     while sampler.slowest() < 4:
@@ -190,7 +187,7 @@ def test_a_checkpoint_has_the_buffers_of_its_move(tmp_path):
     fresh = GroupState.fresh(random_state(MODEL, 4, 5), 64)
     known = kernel.init(fresh.chains, scorer)
     buffers = new_buffers(WindowRounds, kernel, MODEL, known, ring=AHEAD)
-    sites = SiteBuffers.of(known, 1, 0, 1, ring=AHEAD)
+    sites = new_buffers(SiteRounds, kernel, MODEL, known, ring=AHEAD)
     shapes = [
         GroupShape(fresh, 5, 1, lambda: known.pass_cache.hidden[0], windows=windows)
         for windows in (True, False)

@@ -15,7 +15,7 @@ ROOT = Path(maskov.__file__).parent
 LAYERS = [
     ["types", "errors", "version"],
     ["shipped"],
-    ["config", "parts", "philox"],
+    ["config", "parts", "triton_draws"],
     ["random"],
     ["encoders"],
     ["models"],

@@ -8,14 +8,7 @@ import pytest
 from sacrebleu.metrics.chrf import CHRF
 
 import maskov
-from maskov import (
-    InputError,
-    Metropolis,
-    Norm,
-    Schedule,
-    TranslationMethod,
-    translate,
-)
+from maskov import InputError, Metropolis, Norm, Schedule, TranslationMethod, translate
 from maskov.energies.counting import PredictedLength
 from maskov.replay import Replayer
 from maskov.translation import METHODS, drafts_of, run_method, translations_of

@@ -93,18 +93,15 @@ class SiteBuffers(Buffers):
     drawn_logit: Float[Tensor, "chains length"]
     log_forward: Float[Tensor, "chains length"]
     log_reverse: Float[Tensor, "chains length"]
-    draw_token: Float[Tensor, "chains length"]
-    draw_accept: Float[Tensor, "chains length stages"]
 
     slot_place: Int[Tensor, " slots"]
     slot_stage: Int[Tensor, " slots"]
     slot_verdict: Int[Tensor, " slots"]
     slot_ratio: Float[Tensor, " slots"]
-    slot_acceptance: Float[Tensor, " slots"]
 
     @classmethod
-    def of(cls, state: Chains, stages: int, epoch: int, slots: int, ring: int) -> SiteBuffers:
-        """Return the buffers of chains that are about to begin an epoch, with `stages` tests."""
+    def of(cls, state: Chains, epoch: int, slots: int, ring: int) -> SiteBuffers:
+        """Return the buffers of chains that are about to begin an epoch."""
         real, whole, flags = _zeros(state)
         count, length = state.tokens.shape
         rows = count * slots + 1
@@ -115,13 +112,10 @@ class SiteBuffers(Buffers):
             drawn_logit=real(count, length),
             log_forward=real(count, length),
             log_reverse=real(count, length),
-            draw_token=real(count, length),
-            draw_accept=real(count, length, stages),
             slot_place=whole(rows) + FREE,
             slot_stage=whole(rows),
             slot_verdict=whole(rows),
             slot_ratio=real(rows),
-            slot_acceptance=real(rows),
         )
 
 

@@ -25,7 +25,7 @@ from maskov.energies.counting import Length, LengthPrior, PredictedLength
 from maskov.energies.ordered import Ordered
 from maskov.execution.buffers import COUNTS, Buffers, SiteBuffers, WindowBuffers
 from maskov.execution.rounds import Rounds, put
-from maskov.execution.site_rounds import Rows, SiteRounds
+from maskov.execution.site_rounds import SiteRounds
 from maskov.execution.window_rounds import (
     WindowRounds,
     orders_of,
@@ -37,7 +37,6 @@ from maskov.models.base import MaskedModel
 from maskov.models.packed import PackedModel, pack_queries
 from maskov.models.scorer import BUSY_TOKENS
 from maskov.moves import Move, Resize, Site, Sweep, Window
-from maskov.random import triton_function
 from maskov.types import Bool, Chains, Float, Int, Tensor
 
 _SMALLEST = 1024
@@ -138,7 +137,9 @@ class Recording(Rounds):
         if event is not None:
             event.synchronize()
         tokens, stale, self._slowest = posted.tolist()
-        self._capacity = self._capacity_for(tokens)
+        # What does not fill the device goes at once; otherwise what does not fit a capacity waits.
+        full = [one for one in self._capacities if one <= tokens]
+        self._capacity = full[-1] if tokens > BUSY_TOKENS else fitting(self._capacities, tokens)
         self._size, device = fitting(self._sizes, stale), self.buffers.tokens.device
         play(self._recorded, ("prepare", self._size), self._prepare, device)
         play(self._recorded, ("test", self._capacity), self._test, device)
@@ -154,10 +155,6 @@ class Recording(Rounds):
         event = torch.cuda.Event()  # type: ignore[no-untyped-call]
         event.record()
         return note, event
-
-    def _capacity_for(self, tokens: int) -> int:
-        """Return the capacity for so many tokens that wait."""
-        return fitting(self._capacities, tokens)
 
     def _pass(self) -> None:
         """Run as many of the passes that slots wait for as there is capacity for."""
@@ -227,16 +224,6 @@ class Recording(Rounds):
         b.waiting[:-1] = b.waiting[1:].clone()
         b.waiting[-1] = torch.stack([tokens, positions, b.epoch.min()])
 
-    def _put_vectors(
-        self, chosen: Bool[Tensor, "chains length"], slot: Int[Tensor, " chains"]
-    ) -> None:
-        hidden, source = self.buffers.hidden, self.buffers.slot_hidden
-        copy = triton_function("maskov.encoders.fused", "copy_vectors") if source.is_cuda else None
-        if copy is None:
-            put(hidden, chosen, source[slot, : self._width])
-        else:
-            copy(hidden, source, chosen, slot)
-
     def _stale_places(self) -> tuple[Tensor, Tensor] | None:
         self._drawn = choose_first(self._stale().flatten(), self._size)
         return self._drawn.index // self._width, self._drawn.index % self._width
@@ -250,12 +237,6 @@ class RecordedSites(Recording, SiteRounds):
 
     def _head_sizes(self) -> Iterable[int]:
         return [chains * self._width for chains in _CHAINS_DRAWN]
-
-    def _rows_of(self, chosen: Bool[Tensor, " chains"]) -> Rows | None:
-        return slice(None)
-
-    def _put_rows(self, chosen: Tensor, rows: Rows, buffer: Tensor, value: Tensor) -> None:
-        put(buffer, chosen, value)
 
     def _usable_slots(self) -> Int[Tensor, " chains"]:
         """Return as many slots as leave the device idle otherwise, and more for long chains.
@@ -291,11 +272,6 @@ class RecordedWindows(Recording, WindowRounds):
         # The positions of a block are filled at once.
         most = max(_PLACES_FILLED[0], self.largest_block)
         return [most, *(size for size in _PLACES_FILLED if size > most)]
-
-    def _capacity_for(self, tokens: int) -> int:
-        """Return the largest capacity that is used up; the rest waits for the next round."""
-        full = (capacity for capacity in self._capacities if capacity <= tokens)
-        return max(full, default=self._capacities[0])
 
     def _test(self) -> None:
         """Post how much is waiting now, and end the round.
@@ -491,8 +467,7 @@ def new_buffers(
     the `steps` of the kernel, unless others are given.
     """
     if issubclass(kind, SiteRounds):
-        assert isinstance(kernel, Metropolis)
-        return SiteBuffers.of(chains, len(kernel.plan.stages), epoch, slots, ring)
+        return SiteBuffers.of(chains, epoch, slots, ring)
     energy, width = kernel.energy, chains.tokens.shape[1]
     assert energy is not None
     values, known = values_by_length(energy, model, chains), chains.part_values

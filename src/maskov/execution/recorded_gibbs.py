@@ -21,7 +21,7 @@ from maskov.models.base import MaskedModel
 from maskov.models.packed import PackedModel, pack_passes
 from maskov.models.scorer import Scorer
 from maskov.moves.filling import draw
-from maskov.random import Purpose, Rng, categorical
+from maskov.random import Rng
 from maskov.types import Chains, Int, Tensor
 
 # Recorded steps hold so many times more chains than the next smaller ones. The smallest
@@ -113,14 +113,8 @@ class RecordedGibbs:
         packed = pack_passes(tokens, lengths, place, model.frame, capacity)
         hidden = model.hidden_of(packed, tokens.shape[1] + model.frame.size, b["source"])
         current = tokens[rows, place]
-        uniform = self.rng.uniform(b["chain"], b["step"], Purpose.TOKEN, place)
-        drawn = draw(
-            hidden,
-            current,
-            lambda probabilities, part: categorical(probabilities, uniform[part]),
-            self.kernel.conditional,
-            self.scorer,
-        )
+        keys = b["chain"], b["step"], place
+        drawn = draw(hidden, current, self.rng, keys, self.kernel.conditional, self.scorer)
         probability = (drawn.logit - drawn.log_normaliser).exp()
         confidence = b["confidence"][rows, place]
         b["novel"] += moves & (drawn.token != current)

@@ -21,9 +21,10 @@ from maskov.energies.base import Energy, Norm, Raw
 from maskov.execution.buffers import COUNTS, ENERGIES, Buffers
 from maskov.kernels import Kernel, Metropolis
 from maskov.kernels.base import leaves
+from maskov.models.base import Queries
 from maskov.models.scorer import Scorer
 from maskov.moves import Site, Sweep
-from maskov.random import Rng
+from maskov.random import Rng, triton_function
 from maskov.types import Bool, Chains, Float, Int, PartValues, PassCache, Tensor
 
 
@@ -172,6 +173,15 @@ class Rounds(ABC):
         b.epoch += ended
         b.opening |= ended
 
+    def _open(self) -> Bool[Tensor, " chains"]:
+        """Begin epochs, with the order of their sites; return which chains begin one."""
+        b = self.buffers
+        begun = b.opening & (b.epoch < self.limit)
+        for sweep in self._sweeps[-1:]:
+            put(b.rank, begun, sweep.rank(b.chain, b.step, b.free, self.rng))
+        b.opening &= ~begun
+        return begun
+
     def _results(self) -> dict[str, Tensor]:
         """Return the results of an epoch that ends now."""
         b = self.buffers
@@ -197,6 +207,30 @@ class Rounds(ABC):
         """
         return valid
 
+    def _pass(self) -> None:
+        """Run all passes that slots wait for."""
+        b = self.buffers
+        slot, column = b.slot_pending[:-1].nonzero(as_tuple=True)
+        if not len(slot):
+            return
+        asked, owner = self._queries(slot, column), self._owner[slot]
+        hidden = self.scorer.hidden(
+            Queries(asked.tokens, asked.lengths, asked.wanted, b.source[owner])
+        )
+        query, place = asked.wanted.nonzero(as_tuple=True)
+        token, every = asked.current[query, place], torch.ones_like(query, dtype=torch.bool)
+        others = self._keep_terms(slot[query], column[query], place, hidden, token, every)
+        query, place, hidden = query[others], place[others], hidden[others]
+        b.slot_hidden[slot[query], torch.where(asked.back[query], self._width, place)] = hidden
+        scored = asked.scored[query, place].nonzero().flatten()
+        if len(scored):
+            query, place = query[scored], place[scored]
+            tokens, normaliser = asked.current[query, place], self.masked.needs_normaliser
+            found = self.scorer.scores(hidden[scored], tokens, normaliser)
+            b.slot_logit[slot[query], place], b.slot_normaliser[slot[query], place] = found
+        b.slot_pending[slot, column] = torch.zeros_like(slot, dtype=torch.bool)
+        self._count_passes(owner, torch.ones_like(slot))
+
     def _count(self, **happened: Tensor) -> None:
         none = torch.zeros_like(next(iter(happened.values())))
         columns = [happened.get(name, none) for name in COUNTS]
@@ -205,16 +239,18 @@ class Rounds(ABC):
     def _count_passes(self, chain: Tensor, passes: Tensor) -> None:
         self.buffers.counts[:, COUNTS.index("passes")].index_add_(0, chain, passes)
 
-    # Where rows are gathered; a GPU does these without asking which rows there are.
-
     def _put_vectors(
-        self,
-        chosen: Bool[Tensor, "chains length"],
-        slot: Int[Tensor, " chains"],
+        self, chosen: Bool[Tensor, "chains length"], slot: Int[Tensor, " chains"]
     ) -> None:
         """Cache the vectors of the chosen places, which are in one slot of each chain."""
-        chain, place = chosen.nonzero(as_tuple=True)
-        self.buffers.hidden[chain, place] = self.buffers.slot_hidden[slot[chain], place]
+        hidden, source = self.buffers.hidden, self.buffers.slot_hidden
+        copy = triton_function("maskov.encoders.fused", "copy_vectors") if source.is_cuda else None
+        if copy is None:
+            put(hidden, chosen, source[slot, : self._width])
+        else:
+            copy(hidden, source, chosen, slot)
+
+    # Where rows are gathered; a GPU does these without asking which rows there are.
 
     def _stale_places(self) -> tuple[Tensor, Tensor] | None:
         row, place = self._stale().nonzero(as_tuple=True)

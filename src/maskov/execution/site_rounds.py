@@ -12,14 +12,11 @@ import torch
 
 from maskov.energies.stages import nearness
 from maskov.execution.buffers import ACCEPTED, FREE, REJECTED, TESTING, SiteBuffers
-from maskov.execution.rounds import Asked, Rounds
+from maskov.execution.rounds import Asked, Rounds, put
 from maskov.kernels.base import log_ratio
 from maskov.moves.filling import draw
-from maskov.random import Purpose, accept, categorical
-from maskov.types import Bool, Float, Int, Sequences, Tensor
+from maskov.types import Bool, Float, Int, Tensor
 
-# Some chains: their numbers or, where every operation is for all, a slice of all.
-Rows = Tensor | slice
 # The rank of a step that does not exist: later than all.
 NONE_LEFT = 2**40
 
@@ -31,7 +28,7 @@ class SiteRounds(Rounds):
 
     def _prepare(self) -> None:
         self._close()
-        self._open()
+        put(self.buffers.fresh, self._open(), ~self._inside)
         self._draw()
 
     def _test(self) -> None:
@@ -74,22 +71,6 @@ class SiteRounds(Rounds):
         changed = self._places == b.slot_place[slot, None]
         return torch.where(changed, b.drawn[owner], b.tokens[owner])
 
-    def _pass(self) -> None:
-        b = self.buffers
-        slot, column = b.slot_pending[:-1].nonzero(as_tuple=True)
-        if not len(slot):
-            return
-        owner = self._owner[slot]
-        given = Sequences(self._proposed(slot), b.lengths[owner], source=b.source[owner])
-        hidden, logit, log_normaliser = self.scorer.answers(
-            given, torch.arange(len(slot), device=slot.device), column, self.masked.needs_normaliser
-        )
-        b.slot_hidden[slot, column] = hidden
-        b.slot_logit[slot, column] = logit
-        b.slot_normaliser[slot, column] = log_normaliser
-        b.slot_pending[slot, column] = torch.zeros_like(slot, dtype=torch.bool)
-        self._count_passes(owner, torch.ones_like(slot))
-
     def _wanted(self, nearness: Int[Tensor, "n length"], number: int) -> Bool[Tensor, "n length"]:
         """Return the passes that stage `number` needs beyond those before it."""
         wanted = self._is_near(nearness, self.stages[number].nearest)
@@ -115,44 +96,14 @@ class SiteRounds(Rounds):
         self._count(steps=rest, accepted=rest)
         self._end_epoch(ended)
 
-    def _open(self) -> None:
-        """Begin an epoch: its order and all its random numbers."""
-        b = self.buffers
-        begun = b.opening & (b.epoch < self.limit)
-        rows = self._rows_of(begun)
-        if rows is None:
-            return
-        chain, step, free = b.chain[rows], b.step[rows], b.free[rows]
-        rank = self._sweeps[0].rank(chain, step, free, self.rng)
-        shape = rank.shape
-        when = (step[:, None] + rank).flatten()
-        who = chain[:, None].expand(shape).flatten()
-        place = self._places.expand(shape).flatten()
-        token = self.rng.uniform(who, when, Purpose.TOKEN, place).view(shape)
-        tests = [
-            self.rng.uniform(who, when, Purpose.ACCEPT, torch.full_like(who, stage)).view(shape)
-            for stage in range(len(self.stages))
-        ]
-        self._put_rows(begun, rows, b.rank, rank)
-        self._put_rows(begun, rows, b.draw_token, token)
-        self._put_rows(begun, rows, b.draw_accept, torch.stack(tests, dim=2))
-        self._put_rows(begun, rows, b.fresh, ~self._inside[rows])
-        self._put_rows(begun, rows, b.opening, torch.zeros_like(step, dtype=torch.bool))
-
     def _draw(self) -> None:
         """Draw the proposals of chains that have moved or begun an epoch."""
         b = self.buffers
         where = self._stale_places()
         if where is None:
             return
-        uniform = b.draw_token[where]
-        drawn = draw(
-            b.hidden[where],
-            b.tokens[where],
-            lambda probabilities, part: categorical(probabilities, uniform[part]),
-            self.kernel.conditional,
-            self.scorer,
-        )
+        hidden, keys = b.hidden[where], (*self._step_of(*where), where[1])
+        drawn = draw(hidden, b.tokens[where], self.rng, keys, self.kernel.conditional, self.scorer)
         known = b.log_normaliser[where]
         normaliser = torch.where(known.isnan(), drawn.log_normaliser, known)
         for buffer, value in (
@@ -164,6 +115,11 @@ class SiteRounds(Rounds):
             (b.fresh, torch.ones_like(known, dtype=torch.bool)),
         ):
             self._put_places(where, buffer, value)
+
+    def _step_of(self, chain: Int[Tensor, " n"], place: Int[Tensor, " n"]) -> tuple[Tensor, Tensor]:
+        """Return what the numbers of some positions are keyed by: the chain and the step."""
+        b = self.buffers
+        return b.chain[chain], b.step[chain] + b.rank[chain, place]
 
     def _offer(self) -> None:
         """Give the free slots of each chain its next proposals that differ, in order."""
@@ -188,7 +144,7 @@ class SiteRounds(Rounds):
         wanted = self._wanted(near, 0) & possible[:, None]
         b.slot_place[:-1] = torch.where(begun, place, b.slot_place[:-1])
         b.slot_pending[:-1] = torch.where(begun[:, None], wanted, b.slot_pending[:-1])
-        for field in (b.slot_stage, b.slot_verdict, b.slot_ratio, b.slot_acceptance):
+        for field in (b.slot_stage, b.slot_verdict, b.slot_ratio):
             field[:-1] = field[:-1].masked_fill(begun, 0)
 
     def _decide(self) -> None:
@@ -200,12 +156,10 @@ class SiteRounds(Rounds):
         near, stage = nearness(place, b.lengths[owner], self._width), b.slot_stage[:-1]
         ratio = self._ratios(near, place).gather(1, stage[:, None]).squeeze(1)
         gained = ratio - b.slot_ratio[:-1]
-        uniform = b.draw_accept[owner, place, stage]
-        passed = accept(gained, uniform)
+        passed, _ = self.rng.accept(gained, *self._step_of(owner, place), stage)
         last = stage == len(self.stages) - 1
         verdict = torch.where(passed, torch.where(last, ACCEPTED, TESTING), REJECTED)
         b.slot_verdict[:-1] = torch.where(busy, verdict, b.slot_verdict[:-1])
-        b.slot_acceptance[:-1] += torch.where(busy, gained.clamp(max=0.0), 0.0)
         further = busy & passed & ~last
         b.slot_ratio[:-1] = torch.where(further, ratio, b.slot_ratio[:-1])
         b.slot_stage[:-1] += further
@@ -268,34 +222,14 @@ class SiteRounds(Rounds):
 
     def _move(self, taken: Tensor, slot: Tensor, place: Tensor) -> None:
         """Put accepted proposals, with what the passes said of them, in the place of the old."""
-        b = self.buffers
-        rows = self._rows_of(taken)
-        if rows is None:
-            return
-        moved = taken[:, None] & self._inside & (self._places != place[:, None])
-        self._put_vectors(moved, slot)
-        slot, place = slot[rows], place[rows]
-        changed = self._places == place[:, None]
-        other = self._inside[rows] & ~changed
-        new = (
-            (b.tokens, torch.where(changed, b.drawn[rows], b.tokens[rows])),
-            (b.logit, torch.where(
-                changed, b.drawn_logit[rows], torch.where(other, b.slot_logit[slot], b.logit[rows])
-            )),
-            (b.log_normaliser, torch.where(
-                other, b.slot_normaliser[slot], b.log_normaliser[rows]
-            )),
-            (b.fresh, ~self._inside[rows]),
-        )  # fmt: skip
-        for buffer, value in new:
-            self._put_rows(taken, rows, buffer, value)
-
-    def _rows_of(self, chosen: Bool[Tensor, " chains"]) -> Rows | None:
-        rows = chosen.nonzero().flatten()
-        return rows if len(rows) else None
-
-    def _put_rows(self, chosen: Tensor, rows: Rows, buffer: Tensor, value: Tensor) -> None:
-        buffer[rows] = value
+        b, changed = self.buffers, self._places == place[:, None]
+        own, others = taken[:, None] & changed, taken[:, None] & self._inside & ~changed
+        self._put_vectors(others, slot)
+        put(b.tokens, own, b.drawn)
+        put(b.logit, own, b.drawn_logit)
+        put(b.logit, others, b.slot_logit[slot])
+        put(b.log_normaliser, others, b.slot_normaliser[slot])
+        put(b.fresh, taken, ~self._inside)
 
     def _usable_slots(self) -> Int[Tensor, " chains"]:
         """Return how many slots of each chain may be filled."""

@@ -23,7 +23,7 @@ from maskov.execution.buffers import COUNTS, FILLING, FILLS, IDLE, WindowBuffers
 from maskov.execution.rounds import Asked, Rounds, put
 from maskov.kernels import Mixture
 from maskov.kernels.base import Kernel, leaves, log_ratio
-from maskov.models.base import MaskedModel, Queries
+from maskov.models.base import MaskedModel
 from maskov.moves import Move, Resize, Site, Sweep, Window
 from maskov.moves.filling import draw, log_q_of
 from maskov.random import Purpose
@@ -36,7 +36,6 @@ from maskov.types import (
     Sequences,
     Tensor,
     groups_with,
-    joined,
     masked_with,
     positions_of,
     unseen,
@@ -157,9 +156,7 @@ class WindowRounds(Rounds):
         where = self._stale_places()
         if where is None:
             return
-        parts = torch.split(b.hidden[where], self.scorer.model.head_rows)
-        found = joined([self.scorer.model.logits(part).logsumexp(1).double() for part in parts])
-        self.scorer.track_nan(found)
+        found = self.scorer.log_normalisers(b.hidden[where])
         # What is not a number has been noticed; the chain need not wait for a better one.
         self._put_places(where, b.log_normaliser, found.nan_to_num(torch.inf))
 
@@ -171,16 +168,13 @@ class WindowRounds(Rounds):
             ended &= ~self._stale().any(1)
         self._end_epoch(ended)
 
-    def _open(self) -> None:
-        """Begin an epoch, with the order of its sites and the size of its blocks."""
-        b = self.buffers
-        begun = b.opening & (b.epoch < self.limit)
-        if self._sweeps:
-            put(b.rank, begun, self._sweeps[-1].rank(b.chain, b.step, b.free, self.rng))
+    def _open(self) -> Bool[Tensor, " chains"]:
+        """Begin an epoch, with the size of its blocks, too."""
+        b, begun = self.buffers, super()._open()
         if isinstance(self._moves[0], Site) and self._block_varies:
             block = self._blocks[self._epoch(), 0]
             put(b.steps, begun, (b.visits + block - 1) // block)
-        b.opening &= ~begun
+        return begun
 
     # Proposals.
 
@@ -297,15 +291,10 @@ class WindowRounds(Rounds):
         here, same, last = filled[:, None] & at, self._same(), self._last(b.window)
         own = (same & last)[row]
         hidden = torch.where(own[:, None], b.hidden[row, place], b.slot_hidden[row, place])
-        chain, step = b.chain[row], (b.step + b.epoch_step)[row]
-
-        def choose(probabilities: Tensor, part: slice) -> Tensor:
-            return self.rng.categorical(
-                probabilities, chain[part], step[part], Purpose.TOKEN, place[part]
-            )
-
+        keys = b.chain[row], (b.step + b.epoch_step)[row], place
         if len(row):
-            drawn = draw(hidden, b.tokens[row, place], choose, self.kernel.conditional, self.scorer)
+            current = b.tokens[row, place]
+            drawn = draw(hidden, current, self.rng, keys, self.kernel.conditional, self.scorer)
             token, forward, reverse, logit, normaliser = self._spread(
                 here, row, place, drawn.token, drawn.log_forward, drawn.log_reverse, drawn.logit,
                 drawn.log_normaliser,
@@ -488,29 +477,6 @@ class WindowRounds(Rounds):
             tokens.masked_fill(masked, self.scorer.model.mask_id), lengths, wanted, tokens, scored,
             back,
         )  # fmt: skip
-
-    def _pass(self) -> None:
-        b = self.buffers
-        slot, column = b.slot_pending[:-1].nonzero(as_tuple=True)
-        if not len(slot):
-            return
-        asked = self._queries(slot, column)
-        hidden = self.scorer.hidden(
-            Queries(asked.tokens, asked.lengths, asked.wanted, b.source[slot])
-        )
-        query, place = asked.wanted.nonzero(as_tuple=True)
-        token, every = asked.current[query, place], torch.ones_like(query, dtype=torch.bool)
-        others = self._keep_terms(slot[query], column[query], place, hidden, token, every)
-        query, place, hidden = query[others], place[others], hidden[others]
-        b.slot_hidden[slot[query], torch.where(asked.back[query], self._width, place)] = hidden
-        scored = asked.scored[query, place].nonzero().flatten()
-        if len(scored):
-            query, place = query[scored], place[scored]
-            tokens, normaliser = asked.current[query, place], self.masked.needs_normaliser
-            found = self.scorer.scores(hidden[scored], tokens, normaliser)
-            b.slot_logit[slot[query], place], b.slot_normaliser[slot[query], place] = found
-        b.slot_pending[slot, column] = torch.zeros_like(slot, dtype=torch.bool)
-        self._count_passes(slot, torch.ones_like(slot))
 
     def _decide(self) -> None:
         """Test every proposal that has what its stage needs."""

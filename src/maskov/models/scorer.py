@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 import torch
 
 from maskov.errors import LOG, Interrupted, ModelError
 from maskov.models.base import MaskedModel, Queries
+from maskov.random import triton_function
 from maskov.types import (
     Bool,
     Chains,
@@ -309,20 +311,20 @@ class Scorer:
 
         Only `valid` passes are watched; others may hold anything.
         """
-        model = self.model
-        if normaliser:
-            logits, normalisers = [], []
-            parts = (torch.split(values, model.head_rows) for values in (hidden, current))
-            for part, token in zip(*parts, strict=True):
-                scores = model.logits(part)
-                logits.append(scores.gather(1, token[:, None]).squeeze(1).double())
-                normalisers.append(scores.logsumexp(1).double())
-            logit, log_normaliser = joined(logits), joined(normalisers)
-            self.track_nan(log_normaliser, valid)
-        else:
-            logit = model.logit_of(hidden, current).double()
-            log_normaliser = torch.full_like(logit, torch.nan)
-        self.track_nan(logit, valid)
+        if not normaliser:
+            logit = self.model.logit_of(hidden, current).double()
+            self.track_nan(logit, valid)
+            return logit, torch.full_like(logit, torch.nan)
+        read = self.read(hidden, current, valid=valid)
+        if read is not None:
+            return read[5], read[4]
+
+        def both(scores: Tensor, token: Tensor) -> tuple[Tensor, ...]:
+            own = scores.gather(1, token[:, None]).squeeze(1)
+            return own.double(), scores.logsumexp(1).double()
+
+        logit, log_normaliser = self._in_portions(both, hidden, current)
+        self.track_nan(log_normaliser, valid)
         return logit, log_normaliser
 
     def log_shares(
@@ -333,13 +335,16 @@ class Scorer:
         valid: Bool[Tensor, " passes"],
     ) -> Float[Tensor, " passes"]:
         """Return log p of a token at each mask among those that may be sampled; see `scores`."""
-        model, found = self.model, list[Tensor]()
-        parts = (torch.split(values, model.head_rows) for values in (hidden, tokens))
-        for part, token in zip(*parts, strict=True):
-            scores = model.logits(part).masked_fill(model.forbidden, -torch.inf) / temperature
-            own = scores.gather(1, token[:, None]).squeeze(1)
-            found.append(own.double() - scores.logsumexp(1).double())
-        log_share = joined(found)
+        read = self.read(hidden, tokens, temperature, valid=valid)
+        if read is not None:
+            return read[2]
+
+        def share(scores: Tensor, token: Tensor) -> tuple[Tensor, ...]:
+            allowed = scores.masked_fill(self.model.forbidden, -torch.inf) / temperature
+            own = allowed.gather(1, token[:, None]).squeeze(1)
+            return (own.double() - allowed.logsumexp(1).double(),)
+
+        (log_share,) = self._in_portions(share, hidden, tokens)
         self.track_nan(log_share, valid)
         return log_share
 
@@ -397,10 +402,41 @@ class Scorer:
         """Return sites with the log-sum-exp of every position, from vectors already at hand."""
         if not bool(sites.log_normaliser[inside].isnan().any()):
             return sites
-        parts = torch.split(sites.hidden[inside], self.model.head_rows)
-        found = torch.cat([self.model.logits(part).logsumexp(1).double() for part in parts])
-        self.track_nan(found)
+        found = self.log_normalisers(sites.hidden[inside])
         return replace(sites, log_normaliser=sites.log_normaliser.masked_scatter(inside, found))
+
+    def log_normalisers(self, hidden: Float[Tensor, "n hidden"]) -> Float[Tensor, " n"]:
+        """Return the log-sum-exp of the scores of each vector."""
+        tokens = torch.zeros(len(hidden), dtype=torch.long, device=hidden.device)
+        return self.scores(hidden, tokens, normaliser=True)[1]
+
+    def read(
+        self,
+        hidden: Float[Tensor, "n hidden"],
+        tokens: Int[Tensor, " n"],
+        temperature: float = 1.0,
+        uniform: Float[Tensor, " n"] | None = None,
+        valid: Bool[Tensor, " n"] | None = None,
+    ) -> list[Tensor] | None:
+        """Return what `triton_draws.read` says of these tokens; None where there is no Triton.
+
+        Tokens are drawn by `uniform` numbers, if there are some. For `valid`, see `scores`.
+        """
+        kernel = triton_function("maskov.triton_draws", "read") if hidden.is_cuda else None
+        if kernel is None:
+            return None
+        kernel = partial(kernel, self.model.forbidden, temperature)
+        read = self._in_portions(kernel, hidden, tokens, *(() if uniform is None else (uniform,)))
+        self.track_nan(read[4], valid)
+        return read
+
+    def _in_portions(
+        self, read: Callable[..., tuple[Tensor, ...]], hidden: Tensor, *columns: Tensor
+    ) -> list[Tensor]:
+        """Let `read` have the scores of so few rows at a time that they fit in memory."""
+        every = (torch.split(one, self.model.head_rows) for one in (hidden, *columns))
+        found = [read(self.model.logits(part), *more) for part, *more in zip(*every, strict=True)]
+        return [joined(column) for column in zip(*found, strict=True)]
 
     def track_nan(self, values: Tensor, valid: Bool[Tensor, " n"] | None = None) -> None:
         """Remember whether any value is not a number, without waiting for the device."""

@@ -75,6 +75,11 @@ class MaskedConditional:
         whole = self.top_k is None and self.top_p == 1 and self.temperature > 0
         return whole or self.epsilon > 0
 
+    @property
+    def only_tempers(self) -> bool:
+        """Whether the model's own probabilities are proposed, at most at another temperature."""
+        return self.reaches_everything and self.epsilon == 0 and not self.constraints
+
     def log_probabilities(
         self,
         logits: Float[Tensor, "n vocabulary"],
@@ -223,9 +228,19 @@ def ranked(
     keys: Float[Tensor, "n length"], chosen: Bool[Tensor, "n length"]
 ) -> Int[Tensor, "n length"]:
     """Rank the chosen positions by their keys; the others have the rank `NEVER`."""
-    order = keys.masked_fill(~chosen, torch.inf).argsort(dim=1, stable=True)
+    others = ~chosen
+    order = keys.masked_fill(others, torch.inf).argsort(dim=1, stable=True)
     place = torch.arange(order.shape[1], device=order.device).expand(order.shape)
-    return torch.empty_like(order).scatter(1, order, place).masked_fill(~chosen, NEVER)
+    return torch.empty_like(order).scatter(1, order, place).masked_fill(others, NEVER)
+
+
+def numbered(
+    chain: Int[Tensor, " n"], step: Int[Tensor, " n"], count: int, rng: Rng, purpose: Purpose
+) -> Float[Tensor, "n count"]:
+    """Return the first numbers of each chain's step."""
+    index = torch.arange(count, device=chain.device).expand(len(chain), count)
+    who, when = (one[:, None].expand(index.shape).flatten() for one in (chain, step))
+    return rng.uniform(who, when, purpose, index.flatten()).view(index.shape)
 
 
 def random_rank(
@@ -234,10 +249,6 @@ def random_rank(
     chosen: Bool[Tensor, "n length"],
     rng: Rng,
     purpose: Purpose,
-    first: int = 0,
 ) -> Int[Tensor, "n length"]:
-    """Rank the chosen positions at random; their numbers are drawn from index `first` on."""
-    shape = chosen.shape
-    place = torch.arange(shape[1], device=chosen.device).expand(shape) + first
-    who, when = (one[:, None].expand(shape).flatten() for one in (chain, step))
-    return ranked(rng.uniform(who, when, purpose, place.flatten()).view(shape), chosen)
+    """Rank the chosen positions at random."""
+    return ranked(numbered(chain, step, chosen.shape[1], rng, purpose), chosen)

@@ -19,7 +19,7 @@ tokens are allowed depends on those drawn so far.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -28,7 +28,7 @@ from maskov.constraints import PartlyFilled
 from maskov.models.base import Queries
 from maskov.models.scorer import Scorer
 from maskov.moves.base import MaskedConditional
-from maskov.random import Purpose, Rng
+from maskov.random import CounterRng, Purpose, Rng
 from maskov.types import (
     Bool,
     Chains,
@@ -172,16 +172,10 @@ class Filling:
         last: Bool[Tensor, " owners"],
     ) -> None:
         chains, rows, old = self._chains, self._rows, self._old
-        chain, step = chains.chain[rows][row], chains.step[rows][row]
-
-        def choose(probabilities: Tensor, part: slice) -> Tensor:
-            return self._rng.categorical(
-                probabilities, chain[part], step[part], Purpose.TOKEN, place[part]
-            )
-
+        keys = chains.chain[rows][row], chains.step[rows][row], place
         current = self._new.tokens[row, place]
         partly = self._partly(self._new, self._tokens, row, place, number)
-        drawn = draw(hidden, current, choose, self._conditional, self._scorer, partly)
+        drawn = draw(hidden, current, self._rng, keys, self._conditional, self._scorer, partly)
         if self._resized is None:
             reverse = drawn.log_reverse
             # Elsewhere the way back knows other tokens, and needs separate passes.
@@ -285,18 +279,27 @@ class Filling:
 def draw(
     hidden: Float[Tensor, "masked hidden"],
     current: Int[Tensor, " masked"],
-    choose: Callable[[Tensor, slice], Tensor],
+    rng: Rng,
+    keys: tuple[Tensor, Tensor, Tensor],
     conditional: MaskedConditional,
     scorer: Scorer,
     filling: PartlyFilled | None = None,
 ) -> Drawn:
-    """Draw a token for each masked position; `choose` turns probabilities into tokens.
+    """Draw a token for each masked position.
 
-    `filling` is what constraints are asked about, if there are some.
+    The numbers are those of the chains, steps and places that are its `keys`. `filling` is what
+    constraints are asked about, if there are some.
     """
+    chain, step, place = keys
+    # Other generators choose by the probabilities, which one kernel of a GPU never writes down.
+    if hidden.is_cuda and conditional.only_tempers and type(rng) is CounterRng:
+        uniform = rng.uniform(chain, step, Purpose.TOKEN, place)
+        read = scorer.read(hidden, current, conditional.temperature, uniform)
+        if read is not None:
+            return Drawn(*[*read[:5], torch.zeros_like(current, dtype=torch.bool)])
     columns: list[tuple[Tensor, ...]] = []
     for part, logits, log_q, stuck in portions(hidden, conditional, scorer, filling):
-        new = choose(log_q.exp(), part)
+        new = rng.categorical(log_q.exp(), chain[part], step[part], Purpose.TOKEN, place[part])
         forward = log_q.gather(1, new[:, None]).squeeze(1)
         score = logits.gather(1, new[:, None]).squeeze(1).double()
         reverse = _gathered(log_q, current[part], stuck)
@@ -312,6 +315,10 @@ def log_q_of(
     filling: PartlyFilled | None = None,
 ) -> Float[Tensor, " masked"]:
     """Return log q of given tokens at masked positions; `filling` is that of `draw`."""
+    if conditional.only_tempers:
+        read = scorer.read(hidden, tokens, conditional.temperature)
+        if read is not None:
+            return read[2]
     found = portions(hidden, conditional, scorer, filling)
     return joined([_gathered(log_q, tokens[part], stuck) for part, _, log_q, stuck in found])
 

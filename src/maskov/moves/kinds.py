@@ -40,6 +40,7 @@ is.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -47,7 +48,7 @@ import torch
 
 from maskov.errors import refuse
 from maskov.models.scorer import Scorer
-from maskov.moves.base import NEVER, MaskedConditional, Move, random_rank, ranked
+from maskov.moves.base import NEVER, MaskedConditional, Move, numbered, random_rank, ranked
 from maskov.moves.filling import Filling, Windows
 from maskov.random import Purpose, Rng
 from maskov.types import Bool, Chains, Float, Int, Proposal, Resized, Tensor
@@ -281,22 +282,19 @@ class Span(Window):
         rng: Rng,
     ) -> Int[Tensor, "n length"]:
         """Return the order in which a step fills its window, −1 outside of it."""
-
-        def uniform(index: int) -> Float[Tensor, " n"]:
-            return rng.uniform(chain, step, Purpose.POSITION, torch.full_like(chain, index))
-
-        number, size = uniform(_SIZE), torch.full_like(chain, self.sizes[0])
+        numbers = numbered(chain, step, _KEYS + free.shape[1], rng, Purpose.POSITION)
+        size = torch.full_like(chain, self.sizes[0])
         # The unit interval is cut into the sizes.
         bounds = self._chances.cumsum(0)[:-1].tolist()
         for bound, larger in zip(bounds, self.sizes[1:], strict=True):
-            size = torch.where(number >= bound, larger, size)
+            size = torch.where(numbers[:, _SIZE] >= bound, larger, size)
         count = free.sum(1)
         size = torch.minimum(size, count)
-        first = (uniform(_PLACE) * (count - size + 1)).long()
-        among = free.cumsum(1) - 1
-        inside = free & (among >= first[:, None]) & (among < (first + size)[:, None])
-        rank = random_rank(chain, step, inside, rng, Purpose.POSITION, _KEYS)
-        return rank.masked_fill(~inside, -1)
+        first = (numbers[:, _PLACE] * (count - size + 1)).long()
+        # Counted from the first position of the window on, among those that are free.
+        among = free.cumsum(1) - first[:, None]
+        inside = free & (among > 0) & (among <= size[:, None])
+        return torch.where(inside, ranked(numbers[:, _KEYS:], inside), -1)
 
     @property
     def _chances(self) -> Float[Tensor, " sizes"]:
@@ -351,23 +349,23 @@ class Resize(Move):
         )
         chain, step = chains.chain, chains.step
         device, (count, width) = chain.device, chains.tokens.shape
-
-        def uniform(index: int) -> Float[Tensor, " n"]:
-            return rng.uniform(chain, step, Purpose.POSITION, torch.full_like(chain, index))
-
+        # After the first numbers, each size of a window has its own for the order of its positions.
+        sizes = range(1, max(more for _, more in self.pairs) + 1)
+        numbers = numbered(chain, step, _ORDERS + sum(sizes), rng, Purpose.POSITION)
+        orders = torch.split(numbers[:, _ORDERS:], [*sizes], dim=1)
         # Which way is part of the proposal: its probability is the same both ways.
         ways = _ways(self.pairs, device)
         evenly = torch.full((count, len(ways)), 1 / len(ways), dtype=torch.float64, device=device)
         way = rng.categorical(evenly, chain, step, Purpose.POSITION, torch.full_like(chain, _PAIR))
         old, new = ways[way].unbind(1)
-        chosen = (uniform(_REGION) * chains.bounds.shape[1]).long()
+        chosen = (numbers[:, _REGION] * chains.bounds.shape[1]).long()
         mine = chains.region == chosen[:, None]
         held = mine.sum(1)
         bounds = chains.bounds.gather(1, chosen[:, None, None].expand(-1, -1, 2))
         least, most = bounds[:, 0].unbind(1)
         fits = (old <= held) & (held - old + new >= least) & (held - old + new <= most)
         old, new = old * fits, new * fits
-        start = mine.int().argmax(1) + (uniform(_WINDOW) * (held - old + 1)).long()
+        start = mine.int().argmax(1) + (numbers[:, _WINDOW] * (held - old + 1)).long()
         position = torch.arange(width, device=device).expand(count, width)
         lengths = chains.lengths - old + new
         # Tokens after the window move by the difference of the sizes.
@@ -387,10 +385,8 @@ class Resize(Move):
             start=start,
             size=new,
         )
-        keys = [[uniform(_ORDERS + size * (size - 1) // 2 + j) for j in range(size)]
-                for size in range(max(more for _, more in self.pairs) + 1)]  # fmt: skip
-        filled = Windows(moved(chains.tokens, mask_id), lengths, _ranks(start, new, keys, width))
-        return _ranks(start, old, keys, width), filled, resized
+        filled = Windows(moved(chains.tokens, mask_id), lengths, _ranks(start, new, orders, width))
+        return _ranks(start, old, orders, width), filled, resized
 
     def __str__(self) -> str:
         pairs = ",".join(f"{less}:{more}" for less, more in self.pairs)
@@ -406,13 +402,13 @@ def _ways(pairs: tuple[tuple[int, int], ...], device: torch.device) -> Int[Tenso
 
 
 def _ranks(
-    start: Int[Tensor, " n"], size: Int[Tensor, " n"], keys: list[list[Tensor]], width: int
+    start: Int[Tensor, " n"], size: Int[Tensor, " n"], orders: Sequence[Tensor], width: int
 ) -> Int[Tensor, "n length"]:
     """Return the order of filling windows; it depends on the size alone, so both ways agree."""
     rank = torch.full((len(start), width), -1, device=start.device)
     offset = torch.arange(width, device=start.device) - start[:, None]
-    for held, columns in enumerate(keys[1:], 1):
-        order = torch.stack(columns, dim=1).argsort(dim=1, stable=True).argsort(dim=1)
+    for held, keys in enumerate(orders, 1):
+        order = keys.argsort(dim=1, stable=True).argsort(dim=1)
         inside = (size == held)[:, None] & (offset >= 0) & (offset < held)
         rank = torch.where(inside, order.gather(1, offset.clamp(0, held - 1)), rank)
     return rank

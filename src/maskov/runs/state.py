@@ -350,15 +350,11 @@ class GroupShape:
                 chains, chains.step, 0, AHEAD, passes, values, reveal, remembered, experts
             ).tensors()
         slots = (sizes["buffers.slot_place"][1][0] - 1) // rows
-        stages = sizes["buffers.draw_accept"][1][-1]
         refuse(
-            (
-                not (1 <= slots <= min(self.slots, length) and 1 <= stages <= _MOST_STAGES),
-                "more slots or stages than a chain has",
-            ),
+            (not 1 <= slots <= min(self.slots, length), "more slots than a chain has"),
             kind=ValueError,
         )
-        return SiteBuffers.of(chains, stages, 0, slots, AHEAD).tensors()
+        return SiteBuffers.of(chains, 0, slots, AHEAD).tensors()
 
     def fits(self, state: GroupState) -> bool:
         """Whether a state is one of these chains; its shapes are known to be right."""
