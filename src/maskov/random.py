@@ -26,8 +26,7 @@ Words = npt.NDArray[np.uint64]
 
 _LOW = 0xFFFFFFFF
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
-_WEYL = (0x9E3779B9, 0xBB67AE85)
-_ROUNDS = 10
+_WEYL, _ROUNDS = (0x9E3779B9, 0xBB67AE85), 10
 
 
 class Purpose(IntEnum):

@@ -56,6 +56,9 @@ class Recording(Rounds):
     `_capacity` tokens.
     """
 
+    # Whether a round has the largest capacity that what waits uses up, and leaves the rest.
+    _leaves_some = False
+
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
         model = self.scorer.model
@@ -137,9 +140,9 @@ class Recording(Rounds):
         if event is not None:
             event.synchronize()
         tokens, stale, self._slowest = posted.tolist()
-        # What does not fill the device goes at once; otherwise what does not fit a capacity waits.
-        full = [one for one in self._capacities if one <= tokens]
-        self._capacity = full[-1] if tokens > BUSY_TOKENS else fitting(self._capacities, tokens)
+        full = [capacity for capacity in self._capacities if capacity <= tokens]
+        fits = fitting(self._capacities, tokens)
+        self._capacity = full[-1] if full and self._leaves_some else fits
         self._size, device = fitting(self._sizes, stale), self.buffers.tokens.device
         play(self._recorded, ("prepare", self._size), self._prepare, device)
         play(self._recorded, ("test", self._capacity), self._test, device)
@@ -262,6 +265,8 @@ class RecordedSites(Recording, SiteRounds):
 
 class RecordedWindows(Recording, WindowRounds):
     """A group of chains on a GPU that fill windows, in rounds that are recorded and replayed."""
+
+    _leaves_some = True
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
