@@ -234,7 +234,7 @@ def rounds(folder: Path) -> str:
 of wiki-any made as large as BERT-base, E_raw, bfloat16, of populations of 1,024 particles of wiki-any in lock-step, two of
 them in turns ([rounds-kernels-h200.json](rounds-kernels-h200.json)), and of translations of sampled lengths with deroen-small in
 TF32, whose products stand under "head" ([rounds-kernels-translation-h200.json](rounds-kernels-translation-h200.json)). Kernels had been compiled
-before. Translations were measured with the present version, the others with an earlier one:
+before. All were measured with earlier versions, translations last:
 
 {kernels}
 
@@ -243,8 +243,8 @@ of single sites and spans. Rounds of a grouped burn-in, of few chains and of tra
 decide, each launches hundreds of small kernels, which take milliseconds whatever its size. Populations in lock-step
 wait for the host.
 
-Now a round makes fewer of these kernels, populations go in rounds, and attention takes several
-heads one after the other. The default run has reached {now["default"]["share"]:.0%} of the ceiling ({before["default"]["share"]:.0%} before), sites and spans mixed {mixed:.0%}, populations
+Now a round makes fewer of these kernels, one of them draws tokens, populations go in rounds, and attention takes
+several heads one after the other. The default run has reached {now["default"]["share"]:.0%} of the ceiling ({before["default"]["share"]:.0%} before), sites and spans mixed {mixed:.0%}, populations
 {_number(now["populations"]["passes_per_second"])} passes a second, recording included ({_number(before["populations"]["passes_per_second"])} before), and translations of sampled lengths {lengths:.0f} sentences a
 second ([rounds-h200-bfloat16.json](rounds-h200-bfloat16.json)). Details are in `experiments/LOG.md`.
 """

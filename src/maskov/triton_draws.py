@@ -67,7 +67,7 @@ def _share(score, allowed, top, heat):
     return tl.where(allowed, tl.exp((score - top) / heat), 0.0)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def _read(
     logits, forbidden, current, uniform, temperature, token, found, rows, vocabulary,
     DRAWS: tl.constexpr, TILE: tl.constexpr,  # noqa: N803

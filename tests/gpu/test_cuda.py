@@ -17,14 +17,13 @@ from maskov import (
 from maskov.models import untrained
 from maskov.models.scorer import Scorer
 from maskov.moves import Site, Span
-from maskov.random import CounterRng, Purpose, categorical
+from maskov.random import CounterRng, Purpose
 from maskov.types import Sequences
 from small import tiny_bert
 from stopped_runs import Stopper
 
 if not torch.cuda.is_available():
     pytest.skip("there is no GPU here", allow_module_level=True)
-triton_draws = pytest.importorskip("maskov.triton_draws")
 
 
 def _on(device: str, dtype=torch.float64):
@@ -39,29 +38,6 @@ def test_random_numbers_are_the_same_to_the_bit():
     here = CounterRng(5).uniform(chain, step, Purpose.TOKEN, chain)
     there = CounterRng(5).uniform(chain.cuda(), step.cuda(), Purpose.TOKEN, chain.cuda())
     assert torch.equal(here, there.cpu())
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-@pytest.mark.parametrize("temperature", [1.0, 0.8, 0.05])
-@pytest.mark.parametrize("vocabulary", [9, 2048, 5000])
-def test_one_kernel_draws_what_torch_draws(dtype, temperature, vocabulary):
-    keys, rows = torch.Generator("cuda").manual_seed(1), 400
-    settings = {"generator": keys, "device": "cuda"}
-    logits = torch.randn(rows, vocabulary, dtype=dtype, **settings) * 4
-    forbidden = torch.rand(vocabulary, **settings) < 0.3
-    current = torch.randint(vocabulary + 1, (rows,), **settings)  # the last one is the mask
-    uniform = torch.rand(rows, dtype=torch.float64, **settings)
-    uniform[0], uniform[1] = 0, 1 - 2.0**-53
-    token, *found = triton_draws.read(forbidden, temperature, logits, current, uniform)
-    log_q = MaskedConditional(temperature=temperature).log_probabilities(logits, forbidden)
-    assert torch.equal(token, categorical(log_q.exp(), uniform))
-    log_q = torch.nn.functional.pad(log_q, (0, 1), value=-torch.inf)
-    known, rows = current.clamp(max=vocabulary - 1), torch.arange(rows)
-    scores, columns = logits.double(), [log_q[rows, token], log_q[rows, current]]
-    columns += [scores[rows, token], scores.logsumexp(1), scores[rows, known]]
-    assert torch.allclose(torch.stack(found), torch.stack(columns), atol=1e-10)
-    logits[3, 5] = torch.nan
-    assert triton_draws.read(forbidden, 1.0, logits, current)[4].isnan().nonzero().tolist() == [[3]]
 
 
 WORDS = MaskedConditional(constraints=(ContainsWords(("red",)), AvoidWords(("white green",))))

@@ -7,14 +7,7 @@ import pytest
 import torch
 
 import maskov
-from maskov import (
-    Metropolis,
-    Norm,
-    Raw,
-    Schedule,
-    Site,
-    Sweep,
-)
+from maskov import Metropolis, Norm, Raw, Schedule, Site, Sweep
 from maskov.energies.counting import Length
 from maskov.runs.state import GroupState, pack, unpack
 from maskov.ui.report import build, to_html, to_json, to_markdown

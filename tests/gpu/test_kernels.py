@@ -13,12 +13,15 @@ from encoders.tiny_encoders import FAMILIES, build, packed, places
 from maskov.encoders import Memory, Packed, Reading, Uniform, cast, torch_operations
 from maskov.encoders.blocks import Affine, Block, Embedding, FeedForward, LayerNorm, Rotary
 from maskov.encoders.families import encoder_of
+from maskov.moves import MaskedConditional
+from maskov.random import categorical
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cpu" if INTERPRETED else "cuda"
 if not (INTERPRETED or torch.cuda.is_available()):
     pytest.skip("there is no GPU here", allow_module_level=True)
 fused = pytest.importorskip("maskov.encoders.fused")
+triton_draws = pytest.importorskip("maskov.triton_draws")
 pytestmark = [
     # Some versions of torch would rather have this set by another name.
     pytest.mark.filterwarnings("ignore:Please use the new API settings:UserWarning"),
@@ -289,3 +292,26 @@ def test_graph_is_captured_and_replayed_with_other_contents(family, dtype):
         eager = encoder(ids, position, layout, query)
         assert out.isfinite().all()
         _close(out[there], eager[there].double(), dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("temperature", [1.0, 0.8, 0.05])
+@pytest.mark.parametrize("vocabulary", [9, 2048, 5000])
+def test_one_kernel_draws_what_torch_draws(dtype, temperature, vocabulary):
+    keys, rows = torch.Generator(DEVICE).manual_seed(1), 400
+    settings = {"generator": keys, "device": DEVICE}
+    logits = torch.randn(rows, vocabulary, dtype=dtype, **settings) * 4
+    forbidden = torch.rand(vocabulary, **settings) < 0.3
+    current = torch.randint(vocabulary + 1, (rows,), **settings)  # the last one is the mask
+    uniform = torch.rand(rows, dtype=torch.float64, **settings)
+    uniform[0], uniform[1] = 0, 1 - 2.0**-53
+    token, *found = triton_draws.read(forbidden, temperature, logits, current, uniform)
+    log_q = MaskedConditional(temperature=temperature).log_probabilities(logits, forbidden)
+    assert torch.equal(token, categorical(log_q.exp(), uniform))
+    log_q = torch.nn.functional.pad(log_q, (0, 1), value=-torch.inf)
+    known, rows = current.clamp(max=vocabulary - 1), torch.arange(rows, device=DEVICE)
+    scores, columns = logits.double(), [log_q[rows, token], log_q[rows, current]]
+    columns += [scores[rows, token], scores.logsumexp(1), scores[rows, known]]
+    assert torch.allclose(torch.stack(found), torch.stack(columns), atol=1e-10)
+    logits[3, 5] = torch.nan
+    assert triton_draws.read(forbidden, 1.0, logits, current)[4].isnan().nonzero().tolist() == [[3]]
