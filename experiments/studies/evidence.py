@@ -367,8 +367,8 @@ _COMMANDS = (
     "$ python -m experiments.studies.evidence text --model wiki-small --texts "
     "results/evidence/held-out-40.txt --no-causal --out results/evidence --only " + _ORDERED,
     "$ python -m experiments.studies.evidence text --model wiki-small --texts "
-    "results/evidence/held-out-40.txt --no-causal --particles 48 --populations 4 --passes 200 --only "
-    "'0.69*ordered+0.26*norm@1' --out results/evidence",
+    "results/evidence/held-out-40.txt --no-causal --particles 48 --populations 4 --passes 200 "
+    "--only '0.69*ordered+0.26*norm@1' --out results/evidence",
     *(
         f"$ {_BASE} {rest}"
         for rest in (
