@@ -143,17 +143,21 @@ class Filling:
         )
 
     def _fill(self, number: int) -> None:
-        """Draw the positions of one rank."""
-        rank = self._new.rank
-        at = rank == number
+        """Draw the positions of one rank.
+
+        Where the way back knows other tokens, it needs a pass of its own, which is run with these.
+        """
+        at, same = self._new.rank == number, self._unchanged()
         owner = at.any(1).nonzero().flatten()
         row, place = at.nonzero(as_tuple=True)
-        last = (rank[owner] >= number).sum(1) == 1
-        masked = self._masked(self._new, owner, number, last)
-        cached = last & self._unchanged(owner)
-        hidden = self._ask(self._new, self._tokens, owner, number, masked, cached, last)
+        apart = owner[~same[owner]] if number and self._resized is None else owner[:0]
+        rows = torch.cat([owner, apart])
+        onward = torch.arange(len(rows), device=rows.device) < len(owner)
+        tokens = torch.where(onward[:, None], self._tokens[rows], self._old.tokens[rows])
+        hidden = self._ask(self._new, tokens, rows, number, same[rows] | ~onward, onward)
+        hidden, back = hidden[: len(row)], hidden[len(row) :]
         for index in self._turns(at, row, place):
-            self._draw(number, row[index], place[index], hidden[index], masked, last)
+            self._draw(number, row[index], place[index], hidden[index], back)
 
     def _turns(self, at: Tensor, row: Tensor, place: Tensor) -> list[Tensor]:
         """Return which of the positions of one rank are drawn at once."""
@@ -168,8 +172,7 @@ class Filling:
         row: Int[Tensor, " n"],
         place: Int[Tensor, " n"],
         hidden: Float[Tensor, "n hidden"],
-        masked: Bool[Tensor, "owners length"],
-        last: Bool[Tensor, " owners"],
+        back: Float[Tensor, "apart hidden"],
     ) -> None:
         chains, rows, old = self._chains, self._rows, self._old
         keys = chains.chain[rows][row], chains.step[rows][row], place
@@ -178,13 +181,11 @@ class Filling:
         drawn = draw(hidden, current, self._rng, keys, self._conditional, self._scorer, partly)
         if self._resized is None:
             reverse = drawn.log_reverse
-            # Elsewhere the way back knows other tokens, and needs separate passes.
-            apart = (~self._unchanged(row)).nonzero().flatten()
+            apart = (~self._unchanged()[row]).nonzero().flatten()
             if apart.numel():
                 at, where = row[apart], place[apart]
-                back = hidden[apart]
-                if number:  # one position a row, so that rows and owners are the same
-                    back = self._ask(old, old.tokens, at, number, masked[apart], last[apart])
+                # The positions of rank 0 are read in the same pass both ways.
+                back = back if number else hidden[apart]
                 partly = self._partly(old, old.tokens, at, where, number)
                 only = log_q_of(back, current[apart], self._conditional, self._scorer, partly)
                 reverse = reverse.index_copy(0, apart, only)
@@ -201,19 +202,18 @@ class Filling:
         old = self._old
         owner = (old.rank == number).any(1).nonzero().flatten()
         place = (old.rank[owner] == number).int().argmax(1)
-        last = (old.rank[owner] >= number).sum(1) == 1
-        masked = self._masked(old, owner, number, last)
-        hidden = self._ask(old, old.tokens, owner, number, masked, last)
+        same = torch.ones_like(owner, dtype=torch.bool)
+        hidden = self._ask(old, old.tokens[owner], owner, number, same, ~same)
         partly = self._partly(old, old.tokens, owner, place, number)
         current = old.tokens[owner, place]
         log_q = log_q_of(hidden, current, self._conditional, self._scorer, partly)
         self._reverse = self._reverse.index_add(0, owner, log_q)
 
-    def _unchanged(self, row: Int[Tensor, " n"]) -> Bool[Tensor, " n"]:
+    def _unchanged(self) -> Bool[Tensor, " n"]:
         """Return where all that was drawn so far is what stood there."""
         if self._resized is not None:
-            return torch.zeros_like(row, dtype=torch.bool)
-        return ~(self._tokens[row] != self._old.tokens[row]).any(1)
+            return torch.zeros_like(self._stuck)
+        return (self._tokens == self._old.tokens).all(1)
 
     def _masked(
         self, windows: Windows, owner: Int[Tensor, " n"], number: int, last: Bool[Tensor, " n"]
@@ -239,18 +239,20 @@ class Filling:
     def _ask(
         self,
         windows: Windows,
-        tokens: Int[Tensor, "chains length"],
+        tokens: Int[Tensor, "n length"],
         owner: Int[Tensor, " n"],
         number: int,
-        masked: Bool[Tensor, "n length"],
-        cached: Bool[Tensor, " n"],
-        last: Bool[Tensor, " n"] | None = None,
+        same: Bool[Tensor, " n"],
+        onward: Bool[Tensor, " n"],
     ) -> Float[Tensor, "places hidden"]:
-        """Return the vectors at the positions of one rank; `cached` ones are the chain's own.
+        """Return the vectors at the positions of one rank.
 
-        Passes that are `last` are remembered: they are passes of the finished proposal.
+        The last pass of tokens that are the `same` as the chain's is the chain's own. Other last
+        ones that go `onward` are remembered: they are passes of the finished proposal.
         """
         wanted = windows.rank[owner] == number
+        last = (windows.rank[owner] >= number).sum(1) == 1
+        masked, cached = self._masked(windows, owner, number, last), last & same
         row, place = wanted.nonzero(as_tuple=True)
         known = None
         if self._cache is not None:
@@ -263,12 +265,11 @@ class Filling:
         chosen = owner[asked]
         source = self._chains.source[self._rows]
         answers = self._scorer.hidden(
-            Queries(tokens[chosen], windows.lengths[chosen], masked[asked], source[chosen])
+            Queries(tokens[asked], windows.lengths[chosen], masked[asked], source[chosen])
         )
         query, at = masked[asked].nonzero(as_tuple=True)
-        if last is not None:
-            ends = last[asked][query]
-            self._passed.append((chosen[query][ends], at[ends], answers[ends]))
+        ends = (last & onward)[asked][query]
+        self._passed.append((chosen[query][ends], at[ends], answers[ends]))
         # A pass may mask more than the positions that it is run for.
         answers = answers[wanted[asked][query, at]]
         self._passes = self._passes.index_add(0, chosen, torch.ones_like(asked))
