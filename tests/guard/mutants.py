@@ -32,7 +32,7 @@ MUTANTS = [
     ("moves/filling.py", "self._tokens[rows], self._old.tokens[rows])",
      "self._tokens[rows], self._tokens[rows])", PARTS),
     ("moves/kinds.py", "inside = free & (among > 0)", "inside = (among > 0)", PARTS),
-    ("moves/filling.py", "_ask(old, old.tokens[owner], owner,", "_ask(old, self._tokens[owner], owner,",
+    ("moves/filling.py", "_ask(old, old.tokens[owner],", "_ask(old, self._tokens[owner],",
      RESIZING),
     ("moves/kinds.py", "= chains.region == chosen[:, None]", "= chains.inside", RESIZING),
     ("moves/filling.py", "self._stuck | (~possible & ~(new.rank >= 0).any(1))", "self._stuck",
