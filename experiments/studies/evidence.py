@@ -365,9 +365,9 @@ _COMMANDS = (
     "$ python -m experiments.studies.evidence text --model wiki-small --texts "
     "results/evidence/held-out-10.txt --particles 32 --passes 200 --out results/evidence",
     "$ python -m experiments.studies.evidence text --model wiki-small --texts "
-    "results/evidence/held-out-40.txt --no-causal --out results/evidence --only " + _ORDERED,
+    "results/evidence/held-out-40.txt --out results/evidence --only " + _ORDERED,
     "$ python -m experiments.studies.evidence text --model wiki-small --texts "
-    "results/evidence/held-out-40.txt --no-causal --particles 48 --populations 4 --passes 200 "
+    "results/evidence/held-out-40.txt --particles 48 --populations 4 --passes 200 "
     "--only '0.69*ordered+0.26*norm@1' --out results/evidence",
     *(
         f"$ {_BASE} {rest}"
