@@ -394,7 +394,7 @@ def evidence(
     model: AnyModel,
     texts: Annotated[
         Lines,
-        Opt("texts whose likelihood to measure, or files of texts, one per line (- for standard "
+        Opt("texts to measure, or files of texts, one per line (- for standard "
             "input)", metavar="[TEXT|FILE|-]...", read=texts_or_files, many=True),
     ] = (),
     energy: Annotated[
@@ -409,13 +409,13 @@ def evidence(
     ] = 1.0,
     length: Annotated[
         int | Sequence[int] | None,
-        Opt("lengths to measure: 20, or 10,20; texts of others are left out (default: those of "
-            "the texts)", "-l", read=parse_lengths),
+        Opt("lengths to measure: 20, or 10,20; texts of other lengths are left out (default: "
+            "those of the texts)", "-l", read=parse_lengths),
     ] = None,
     particles: Annotated[int, Opt("particles of a population")] = 64,
     populations: Annotated[int, Opt("independent populations of each target and length")] = 4,
     passes: Annotated[
-        int | None, Opt("masked passes of a particle (default: as many as a pilot needs)")
+        int | None, Opt("masked passes of a particle (default: chosen by a pilot run)")
     ] = None,
     bounds: Annotated[
         bool,

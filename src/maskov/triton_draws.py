@@ -1,8 +1,8 @@
 # mypy: ignore-errors
 """Random numbers, and what is read of the scores of a vocabulary, as Triton kernels; for GPUs.
 
-The numbers are those of `maskov.random`, bit for bit. To draw a token, PyTorch reads and writes all
-scores a dozen times, most of them in float64; here one kernel reads them.
+The numbers are those of `maskov.random`, bit for bit. To draw a token, PyTorch takes about a
+dozen kernels, and most of them write all scores in float64; here one kernel reads them.
 """
 
 from __future__ import annotations

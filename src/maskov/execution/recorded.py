@@ -141,8 +141,9 @@ class Recording(Rounds):
             event.synchronize()
         tokens, stale, self._slowest = posted.tolist()
         full = [capacity for capacity in self._capacities if capacity <= tokens]
-        fits = fitting(self._capacities, tokens)
-        self._capacity = full[-1] if full and self._leaves_some else fits
+        self._capacity = (
+            full[-1] if full and self._leaves_some else fitting(self._capacities, tokens)
+        )
         self._size, device = fitting(self._sizes, stale), self.buffers.tokens.device
         play(self._recorded, ("prepare", self._size), self._prepare, device)
         play(self._recorded, ("test", self._capacity), self._test, device)

@@ -177,8 +177,8 @@ class Rounds(ABC):
         """Begin epochs, with the order of their sites; return which chains begin one."""
         b = self.buffers
         begun = b.opening & (b.epoch < self.limit)
-        for sweep in self._sweeps[-1:]:
-            put(b.rank, begun, sweep.rank(b.chain, b.step, b.free, self.rng))
+        if self._sweeps:
+            put(b.rank, begun, self._sweeps[-1].rank(b.chain, b.step, b.free, self.rng))
         b.opening &= ~begun
         return begun
 

@@ -317,7 +317,8 @@ class Scorer:
             return logit, torch.full_like(logit, torch.nan)
         read = self.read(hidden, current, valid=valid)
         if read is not None:
-            return read[5], read[4]
+            *_, log_normaliser, logit = read
+            return logit, log_normaliser
 
         def both(scores: Tensor, token: Tensor) -> tuple[Tensor, ...]:
             own = scores.gather(1, token[:, None]).squeeze(1)
@@ -337,7 +338,8 @@ class Scorer:
         """Return log p of a token at each mask among those that may be sampled; see `scores`."""
         read = self.read(hidden, tokens, temperature, valid=valid)
         if read is not None:
-            return read[2]
+            _, _, log_share, *_ = read
+            return log_share
 
         def share(scores: Tensor, token: Tensor) -> tuple[Tensor, ...]:
             allowed = scores.masked_fill(self.model.forbidden, -torch.inf) / temperature
@@ -427,7 +429,7 @@ class Scorer:
             return None
         kernel = partial(kernel, self.model.forbidden, temperature)
         read = self._in_portions(kernel, hidden, tokens, *(() if uniform is None else (uniform,)))
-        self.track_nan(read[4], valid)
+        self.track_nan(read[4], valid)  # the log-sum-exp: not a number if any score is not
         return read
 
     def _in_portions(

@@ -292,12 +292,16 @@ def draw(
     constraints are asked about, if there are some.
     """
     chain, step, place = keys
-    # Other generators choose by the probabilities, which one kernel of a GPU never writes down.
+    # Other generators need the probabilities of all tokens, which the kernel does not return.
     if hidden.is_cuda and conditional.only_tempers and type(rng) is CounterRng:
         uniform = rng.uniform(chain, step, Purpose.TOKEN, place)
         read = scorer.read(hidden, current, conditional.temperature, uniform)
         if read is not None:
-            return Drawn(*[*read[:5], torch.zeros_like(current, dtype=torch.bool)])
+            token, forward, reverse, logit, log_normaliser, _ = read
+            return Drawn(
+                token, forward, reverse, logit, log_normaliser,
+                stuck=torch.zeros_like(current, dtype=torch.bool),
+            )  # fmt: skip
     columns: list[tuple[Tensor, ...]] = []
     for part, logits, log_q, stuck in portions(hidden, conditional, scorer, filling):
         new = rng.categorical(log_q.exp(), chain[part], step[part], Purpose.TOKEN, place[part])
@@ -319,7 +323,8 @@ def log_q_of(
     if conditional.only_tempers:
         read = scorer.read(hidden, tokens, conditional.temperature)
         if read is not None:
-            return read[2]
+            _, _, log_q, *_ = read
+            return log_q
     found = portions(hidden, conditional, scorer, filling)
     return joined([_gathered(log_q, tokens[part], stuck) for part, _, log_q, stuck in found])
 
